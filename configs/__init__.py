@@ -182,12 +182,8 @@ def compile_saved(run: RunDir) -> Config:
 
 
 def same_task(named: Mapping[str, Any], env: Mapping[str, Any]) -> bool:
-    """Whether two sections `env` have the same environment, so that a `run.target` of the first holds for the second.
-
-    Args:
-      named: the section of a preset or of a user's settings; without an environment it fits any.
-      env: the section with all further settings.
-    """
+    """Whether two sections `env` have the same environment, so that a `run.target` of the first holds for the second; a
+    first one without an environment fits any."""
     first, second = ((each.get("env_id"), plain(each.get("env_kwargs") or {})) for each in (named, env))
     return first[0] is None or bool(first == second)
 

@@ -38,11 +38,8 @@ _SHARED = "it has other names (hard links), whose contents would change, too"
 
 
 def read_bounded(path: str | os.PathLike[str], limit: int) -> bytes:
-    """The contents of a regular file; devices, pipes and larger files are refused without waiting for them.
-
-    Args:
-      limit: the largest size, in bytes.
-    """
+    """The contents of a regular file of at most `limit` bytes; devices, pipes and larger files are refused without
+    waiting for them."""
     # Opening a pipe would wait for its writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:

@@ -309,13 +309,7 @@ def make_evaluator_env(
 
 
 def make_goal_rules(cfg: Config) -> Any:
-    """An environment that is never stepped, for its rules for goals, `compute_reward` and `compute_terminated`.
-
-    Args:
-      cfg: compiled configuration of the run.
-    Raises:
-      ConfigError, MissingExtraError: as for `make_env_manager`.
-    """
+    """An environment that is never stepped, for its rules for goals, `compute_reward` and `compute_terminated`."""
     return env_factory(env_settings(cfg.env))().unwrapped
 
 

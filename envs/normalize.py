@@ -52,14 +52,8 @@ class RewardScaler:
         return float(np.sqrt(self._squares / self._count)) or 1.0
 
     def __call__(self, reward: Array, valid: Array | None) -> Array:
-        """Adds the rewards of one step to the statistics and scales them.
-
-        Args:
-          reward: float32 ``(N,)`` or ``(N, M)``.
-          valid: bool ``(N,)`` or None; rows that are not valid are left out of the statistics and begin a new return.
-        Returns:
-          The scaled rewards, float32 of the same shape.
-        """
+        """Adds the rewards of one step, float32 ``(N,)`` or ``(N, M)``, to the statistics and scales them. Rows that
+        are not `valid`, bool ``(N,)`` or None, are left out of the statistics and begin a new return."""
         self._returns *= self._gamma
         self._returns += reward
         if valid is not None:
@@ -112,14 +106,9 @@ class ScaleMeter:
         self._wanted = max(_LEAST_ROUNDS, math.ceil(_LEAST_STEPS / num_envs))
 
     def add(self, obs: Obs, reward: Array, over: Array, valid: Array | None = None) -> bool:
-        """Adds a step of all environments; returns whether there are enough of them for a judgement.
-
-        Args:
-          obs: the observations after the step, ``(N, ...)``.
-          reward: the environments' own rewards, ``(N,)`` or ``(N, M)``.
-          over: bool ``(N,)``, where an episode has ended.
-          valid: bool ``(N,)``, or None if all rows are; see `EnvStep`.
-        """
+        """Adds a step of all environments: observations after it, ``(N, ...)``, the environments' own rewards, and bool
+        ``(N,)``, where an episode has ended and (None: everywhere) rows are valid. Returns whether there are enough
+        steps for a judgement."""
         self._returns(reward, valid)
         self._returns.forget(over)
         self._largest = max(self._largest, float(np.abs(reward).max()))

@@ -76,14 +76,10 @@ def replay_difference(
     past: int = 200,
     seconds: float = 0.5,
 ) -> str:
-    """First difference when new environments repeat their first steps from the same seed, later in time.
-
-    They play `steps` steps and continue to the end of an episode; then these steps are repeated. It fails if
-    it depends on a clock, or keeps something from one episode to the next, such as a running mean.
-
-    Args:
-      seconds: time limit of the steps before they are repeated; at least one is made.
-    """
+    """First difference when new environments repeat their first steps from the same seed, later in time. They play
+    `steps` steps, at least one and for at most `seconds`, and continue to the end of an episode; then these steps are
+    repeated. It fails if it depends on a clock, or keeps something from one episode to the next, such as a running
+    mean."""
     play, actions = RandomPlay(manager, description), []
     first = [_shown(manager.reset(_SEED))]
     ended = False

@@ -101,11 +101,8 @@ def undeclared_mask(factory: EnvFactory, env: AnyEnv) -> str | None:
 
 
 def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
-    """Describes a space in plain values, such as ``{'kind': 'discrete', 'n': 2, 'start': 0}``.
-
-    Raises:
-      SpaceError: for a kind other than Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple.
-    """
+    """Describes a space in plain values, such as ``{'kind': 'discrete', 'n': 2, 'start': 0}``; SpaceError for a kind
+    other than Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple."""
     if isinstance(space, spaces.Box):
         listed = int(np.prod(space.shape)) <= _MAX_LISTED_BOUNDS
         return {

@@ -36,7 +36,6 @@ class CkptSaver:
 
     Reads: train_iter; eval_value if present, and eval_params if an asynchronous run measured weights that are no
       longer the current ones: the checkpoint ``best`` then has the measured weights.
-    Writes: nothing.
 
     Args:
       policy: the policy, whose whole state is saved.
@@ -102,11 +101,7 @@ class CkptSaver:
         return self.checkpoints.folder_lost
 
     def begin(self) -> None:
-        """Checks that the state can be saved, locks the run folder and sets earlier checkpoints aside.
-
-        Raises:
-          CheckpointError, RunInUseError: see `RunCheckpoints.check` and `RunCheckpoints.open`.
-        """
+        """Checks that the state can be saved, locks the run folder and sets earlier checkpoints aside."""
         if not self._checked:
             self.checkpoints.check()
         self.checkpoints.open()
@@ -164,12 +159,8 @@ class CkptSaver:
         self._best = float("-inf") if state["best"] is None else float(state["best"])
 
     def resume(self, request: str | Path) -> None:
-        """Restores policy, context and all middleware; reports changed settings, and keeps their new values.
-
-        Args:
-          request: ``"latest"``, a run folder or the folder of a checkpoint; see `RunCheckpoints.resume`, also for the
-            errors.
-        """
+        """Restores policy, context and all middleware; reports changed settings, and keeps their new values. For
+        `request` and the errors see `RunCheckpoints.resume`."""
         _, state, manifest = self.checkpoints.resume(request)
         self._saved = (manifest["train_iter"], manifest["total_step"])
         jump = rate_jump(state["config"], self._policy.config, manifest[self._task.ctx.unit])

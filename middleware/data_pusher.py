@@ -58,7 +58,6 @@ class data_pusher(Pusher):
     that draws by priority depends, is always saved.
 
     Reads: trajectories.
-    Writes: nothing.
     Config: policy.other.save_buffer.
 
     Args:
@@ -110,7 +109,6 @@ class sqil_data_pusher(data_pusher):
     environment stay in the context, but no policy learns from them.
 
     Reads: trajectories.
-    Writes: nothing.
     Config: policy.learn.nstep (1), policy.other.save_buffer.
 
     Args:
@@ -145,7 +143,6 @@ class episode_pusher(Pusher):
     The contents of the buffer are saved, see `Pusher`.
 
     Reads: episodes.
-    Writes: nothing.
     Config: policy.other.save_buffer.
 
     Args:
@@ -171,10 +168,6 @@ class recorded_data_pusher:
 
     Use it for a part of a `MixedBuffer`, from which every minibatch takes its share. A resumed run stores the data
     again, because checkpoints do not contain them; it refuses data that are not the run's own.
-
-    Reads: nothing.
-    Writes: nothing.
-    Config: nothing.
 
     Args:
       buffer: the buffer that takes the steps; its capacity is at least their number.
@@ -216,11 +209,7 @@ class recorded_data_pusher:
         return {"digest": self._digest}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Stores the steps again; refuses a run that learned from other data.
-
-        Raises:
-          CheckpointError: the run learned from other data.
-        """
+        """Stores the steps again; refuses a run that learned from other data."""
         if state["digest"] != self._digest:
             raise CheckpointError(
                 "recorded_data_pusher: the run learned from other recorded data: give the folder that it started with"
@@ -229,10 +218,8 @@ class recorded_data_pusher:
 
 
 def sequence_columns(rollout: Rollout) -> dict[str, Array]:
-    """The additional columns of a buffer that knows the order of its rows.
-
-    They are flat arrays ``(n,)``, for the same rows as `transitions`.
-    """
+    """The additional columns of a buffer that knows the order of its rows: flat arrays ``(n,)``, for the same rows as
+    `transitions`."""
     envs = rollout.shape[1]
     columns = {
         "sequence": np.broadcast_to(rollout.collector * envs + np.arange(envs), rollout.shape),
@@ -253,10 +240,8 @@ def _steps_ahead(rollout: Rollout) -> Array:
 
 
 def transitions(rollout: Rollout) -> dict[str, Array]:
-    """The transitions of a rollout that are ready, as flat arrays ``(n, ...)``, ordered by time, then environment.
-
-    `columns_of` describes the fields.
-    """
+    """The transitions of a rollout that are ready, as flat arrays ``(n, ...)`` of the fields of `columns_of`, ordered
+    by time, then environment."""
     steps, envs = rollout.shape
     columns = columns_of(rollout)
     flat = {name: value.reshape(steps * envs, *value.shape[2:]) for name, value in columns.items()}
@@ -267,11 +252,8 @@ def transitions(rollout: Rollout) -> dict[str, Array]:
 
 
 def columns_of(rollout: Rollout) -> dict[str, Array]:
-    """The fields of all rows of a rollout, ``(T, N, ...)``.
-
-    The successor and `terminated` are taken from the row that `rollout.bootstrap_row` names (n-step returns). Declared
-    info is under ``info.<key>``.
-    """
+    """The fields of all rows of a rollout, ``(T, N, ...)``. The successor and `terminated` are taken from the row that
+    `rollout.bootstrap_row` names (n-step returns). Declared info is under ``info.<key>``."""
     next_obs, terminated = rollout.next_obs(), rollout.terminated
     info = {f"info.{name}": values for name, values in rollout.info.items()}
     columns: dict[str, Array] = {"action": rollout.action, "reward": rollout.reward, **rollout.record, **info}

@@ -37,7 +37,6 @@ def eps_greedy_masker() -> Callable[[OnlineRLContext], None]:
 
     Reads: collect_kwargs if present (other keys stay).
     Writes: collect_kwargs.
-    Config: nothing.
     """
 
     def mask(ctx: OnlineRLContext) -> None:

@@ -67,7 +67,6 @@ class her_data_enhancer:
     `data_pusher`.
 
     Reads: trajectories, whose observations have the entries `achieved_goal` and `desired_goal`, arrays or Dicts.
-    Writes: nothing.
     Config: policy.other.hindsight.k, policy.learn.nstep (1), env.normalize_reward (off), env.reward_clip, seed.
 
     Args:
@@ -194,11 +193,7 @@ class GoalRule:
         self._form: str | None = None
 
     def __call__(self, achieved: Goal, desired: Goal, info: Mapping[str, Array]) -> Array:
-        """Returns the values ``(n,)``.
-
-        Args:
-          info: the declared entries of the steps' info, ``(n, ...)`` by name.
-        """
+        """Returns the values ``(n,)``; `info`: the declared entries of the steps' info, ``(n, ...)`` by name."""
         if self._form is None:
             self._form = self._find(achieved, desired, info)
         return _ask(self._rule, self._form, achieved, desired, info)

@@ -322,10 +322,6 @@ class past_selves:
 
     Put it between `model_pool`, which adds the versions, and the collector.
 
-    Reads: nothing.
-    Writes: nothing.
-    Config: nothing.
-
     Args:
       league: the league whose environments the collector steps.
     """
@@ -353,7 +349,6 @@ class opponent_rater:
 
     Reads: episode_stats (their `opponent` and `score`); train_output if present.
     Writes: train_output (elo, score, past_selves).
-    Config: nothing.
 
     Args:
       league: the league whose environments the collector steps.

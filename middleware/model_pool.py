@@ -28,7 +28,6 @@ class model_pool:
     training continues.
 
     Reads: total_step, train_iter; env_step, eval_value, eval_params and last_eval_clock if present.
-    Writes: nothing.
 
     Args:
       policy: the policy whose acting weights are added.

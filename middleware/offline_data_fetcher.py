@@ -113,11 +113,7 @@ class offline_data_fetcher:
         return {"data": self._tables.digest}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Only compares the data: the position of the run follows from the context.
-
-        Raises:
-          CheckpointError: the run has learned from other data so far.
-        """
+        """Only compares the data, and refuses others: the position of the run follows from the context."""
         if state["data"] != self._tables.digest:
             raise CheckpointError(
                 "the checkpoint belongs to a run that learned from other data: set policy.other.data to the folder of "

@@ -36,7 +36,6 @@ class offline_data_saver:
     checkpoint, even if its process was killed.
 
     Reads: trajectories.
-    Writes: nothing.
     Config: env.
 
     Args:
@@ -108,11 +107,7 @@ class offline_data_saver:
         return self._parts_folder / f"{number:06d}"
 
     def finish(self, ctx: Context) -> None:
-        """Writes the folder.
-
-        Raises:
-          DataError: the folder cannot be written; the parts stay.
-        """
+        """Writes the folder; DataError if it cannot be written: the parts stay."""
         self._written = False
         running = [_episode(rows) for rows in self._open.rest()]
         if not (self._parts or self._held or running):
@@ -153,11 +148,8 @@ class offline_data_saver:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Continues with the data up to the checkpoint; later data are dropped.
-
-        Raises:
-          CheckpointError: the data up to the checkpoint no longer exist.
-        """
+        """Continues with the data up to the checkpoint, and drops later data; CheckpointError if the former no longer
+        exist."""
         self._owns = True
         self._parts = [int(steps) for steps in state["parts"]]
         self._open.load_state_dict(state["open"])

@@ -65,7 +65,6 @@ def online_logger(
 
     Reads: clock, train_iter, last_eval_iter, last_eval_value, last_eval_clock; and if present train_output,
       episode_stats, env_episode, train_epoch, eval_value, eval_output, policy_lag, data_eval, last_data_eval_iter.
-    Writes: nothing.
     Config: run.metrics_freq, run.log_freq, run.loggers, run.max_env_step, run.max_train_iter, exp_name.
 
     Args:

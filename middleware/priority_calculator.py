@@ -29,7 +29,6 @@ def priority_calculator(priority_calculation_fn: Callable[[Rollout], Array]) -> 
 
     Reads: trajectories.
     Writes: trajectories (`priority` in the record).
-    Config: nothing.
 
     Args:
       priority_calculation_fn: function that returns the priorities of a rollout, float (T, N), at least 0, such as the

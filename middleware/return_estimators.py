@@ -70,11 +70,9 @@ class gae_estimator:
 def rows_with_advantages(
     rollout: Rollout, *, gamma: float, gae_lambda: float, team_outlives: bool = False
 ) -> dict[str, Array]:
-    """All rows of a rollout, with `advantage`, `return` (by `engine.data.returns.gae`) and `valid`.
-
-    With several agents, each has its own advantages and rows. For an agent that leaves early, leaving is a true end;
-    rows of absent agents are not valid.
-    """
+    """All rows of a rollout, with `advantage`, `return` (by `engine.data.returns.gae`) and `valid`. With several
+    agents, each has its own advantages and rows. For an agent that leaves early, leaving is a true end; rows of absent
+    agents are not valid."""
     value, terminated, cut = rollout.record["value"], rollout.terminated, rollout.cut()
     valid = np.ones(rollout.shape, np.bool_) if rollout.valid is None else rollout.valid
     axes = value.ndim

@@ -30,7 +30,6 @@ class reward_estimator:
 
     Reads: trajectories; train_output if present.
     Writes: trajectories (reward), train_output (the model's metrics).
-    Config: nothing.
 
     Args:
       model: the model that computes rewards and learns; it is saved with this middleware.

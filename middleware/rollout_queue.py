@@ -31,7 +31,6 @@ class rollout_queue:
 
     Reads: trajectories; policy_lag if present.
     Writes: trajectories, policy_lag.
-    Config: nothing.
 
     Args:
       times: number of iterations that learn from a rollout, at least 1.
@@ -70,11 +69,7 @@ class rollout_queue:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores the queue.
-
-        Raises:
-          CheckpointError: it was saved with another number of times.
-        """
+        """Restores the queue; CheckpointError if it was saved with another number of times."""
         if state["times"] != self._times:
             raise CheckpointError(
                 f"rollout_queue: the checkpoint samples each rollout {state['times']} times, this run {self._times} "

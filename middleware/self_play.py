@@ -180,7 +180,6 @@ class symmetry_enhancer:
 
     Reads: episodes, as `SelfPlayCollector` writes them.
     Writes: episodes (each followed by its other forms; they have no `action`).
-    Config: nothing.
 
     Args:
       game: the rules.

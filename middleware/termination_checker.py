@@ -31,7 +31,6 @@ def termination_checker(
     A resumed run that has reached a limit already ends before its first iteration and says so.
 
     Reads: the counters that have a limit (env_step, train_iter, train_epoch); eval_value if there was an evaluation.
-    Writes: nothing.
 
     Args:
       max_env_step: environment steps after which the run ends.

@@ -22,7 +22,6 @@ def epoch_timer(print_per: int = 100, *, clock: Clock = time.perf_counter) -> Ep
     """Measures the wall time of whole iterations; put it first in the chain.
 
     Reads: total_step.
-    Writes: nothing.
 
     Args:
       print_per: iterations between two messages, and how many of them each message covers.
@@ -91,7 +90,6 @@ def reward_timer(target: float | None = None, *, clock: Clock = time.perf_counte
     """Measures wall time and environment steps until each evaluation, and until the first that reaches `target`.
 
     Reads: env_step; eval_value if there was an evaluation.
-    Writes: nothing.
 
     Args:
       target: mean return to reach; None times the evaluations only.

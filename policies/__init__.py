@@ -32,11 +32,8 @@ def by_kind() -> dict[str, tuple[Algorithm, ...]]:
 
 
 def find_algorithms() -> dict[str, Algorithm]:
-    """All algorithms by name, from the tables of the modules in ``settings/``; no policy is imported.
-
-    Raises:
-      ConfigError: a policy file of this folder has no entry in these tables.
-    """
+    """All algorithms by name, from the tables of the modules in ``settings/``; no policy is imported. ConfigError if a
+    policy file of this folder has no entry in these tables."""
     found = {entry.name: entry for table in by_kind().values() for entry in table}
     # The folders here are packages of parts, not algorithms.
     for module in pkgutil.iter_modules(__path__):
@@ -51,11 +48,8 @@ ALGORITHMS = find_algorithms()
 
 
 def get_algorithm(name: str) -> Algorithm:
-    """The algorithm with this name, or the entry of the user-defined policy class that the name refers to.
-
-    Raises:
-      ConfigError: if no algorithm has this name; the message suggests the nearest name.
-    """
+    """The algorithm with this name, or the entry of the user-defined policy class that the name refers to; ConfigError
+    with the nearest name if there is none."""
     if is_named(name):
         kind = _own_class(name)
         return dataclasses.replace(algorithm_of(kind), name=name, class_name=kind.__name__, variant_of="")

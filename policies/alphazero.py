@@ -27,12 +27,8 @@ from minding.policies.ops.policy_gradient import row_mean
 
 
 def cross_entropy(logits, policy):
-    """-sum_a pi(a) log p(a), float32 (B,).
-
-    Args:
-      logits: float32 (B, A), `ILLEGAL` for illegal actions.
-      policy: float32 (B, A), pi; 0 for illegal actions.
-    """
+    """-sum_a pi(a) log p(a), float32 ``(B,)``, of `logits` ``(B, A)``, `ILLEGAL` for illegal actions, and `policy` pi
+    ``(B, A)``, 0 for them."""
     shifted = logits - ops.stop_gradient(primitives.largest(logits, keepdims=True))
     total = ops.log(ops.exp(shifted).sum(axis=-1))
     return policy.sum(axis=-1) * total - (policy * shifted).sum(axis=-1)

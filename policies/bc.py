@@ -22,20 +22,12 @@ from minding.policies.ops.policy_gradient import row_mean
 
 
 def cloning_loss(log_prob, batch):
-    """Negative log-likelihood of the recorded actions.
-
-    Args:
-      log_prob: log-probability under the policy, float32 (B,).
-    """
+    """Negative log-likelihood of the recorded actions, by their log-probability under the policy, float32 ``(B,)``."""
     return -row_mean(log_prob, batch)
 
 
 def squared_error_loss(mean, action, batch):
-    """Squared distance between the policy's actions and the recorded ones.
-
-    Args:
-      mean, action: the policy's and the recorded actions, float32 (B, A).
-    """
+    """Squared distance between the policy's actions and the recorded ones, float32 ``(B, A)``."""
     return row_mean(ops.square(mean - action).sum(axis=-1), batch)
 
 

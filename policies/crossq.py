@@ -58,11 +58,7 @@ class BatchRenorm(Composed, compositions.BatchRenorm):
         self.variance = ms.Parameter(ms.Tensor(np.ones(size, np.float32)), name="variance", requires_grad=False)
 
     def learn(self, x, renorm):
-        """The result for a batch, and its mean and variance, (size,) each.
-
-        Args:
-          x: float32 (B, size).
-        """
+        """The result for a batch x, float32 (B, size), and its mean and variance, (size,) each."""
         mean = ops.ReduceMean()(x, 0)
         x = x - mean
         variance = ops.ReduceMean()(x * x, 0)

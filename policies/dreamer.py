@@ -190,15 +190,9 @@ class DreamerCell(GradientStep):
         return self.net.head.allowed(params, ops.stop_gradient(self.model.observation.legality(state)))
 
     def imagine(self, dream):
-        """Imagines H steps from N states.
-
-        Args:
-          dream: by name: the states `state` (N, F), and the random numbers of all draws, `latent_number` and
-            `action_noise`.
-
-        Returns:
-          (states ((H + 1) N, F), draws from the actor (H N, A)), ordered by time.
-        """
+        """Imagines H steps from N states, by `dream`: the states `state` (N, F), and the random numbers of all draws,
+        `latent_number` and `action_noise`. Returns states ((H + 1) N, F) and draws from the actor (H N, A), ordered by
+        time."""
         state, number, noise = dream["state"], dream["latent_number"], dream["action_noise"]
         count, deter = state.shape[0], self.net.memory.size
         states: Any = (state,)
@@ -213,11 +207,8 @@ class DreamerCell(GradientStep):
         return ops.Concat(0)(states), actions[0] if self.horizon == 1 else ops.Concat(0)(actions)
 
     def evaluated(self, states, logits, going):
-        """`EVALUATION` of imagined states by name, and `range` (3,), the updated range of the returns.
-
-        Args:
-          going: float32 (N,), 0 if the first state ended its episode, else 1.
-        """
+        """`EVALUATION` of imagined states by name, and `range` (3,), the updated range of the returns; `going`: float32
+        (N,), 0 if the first state ended its episode, else 1."""
         count = going.shape[0]
         later, shape = primitives.part(states, count, self.horizon * count), (self.horizon, count)
         reward = ops.Reshape()(self.model.reward.number(self.model.reward(later)), shape)
@@ -332,11 +323,8 @@ class Dreamer(BasePolicy):
 
 def start_states(filled: Array, starts: int, rng: np.random.Generator) -> Array:
     """Indices of the states from which imagination starts, int32 (N,); none is drawn again before all were drawn.
-
-    Args:
-      filled: bool (T, B), false for padding of sequences. Each row leads to a state, and the first one also starts from
-        a state.
-    """
+    `filled`: bool (T, B), false for padding of sequences. Each row leads to a state, and the first one also starts from
+    a state."""
     there = np.flatnonzero(np.concatenate([np.ones_like(filled[:1]), filled]))
     drawn = [rng.permutation(there) for _ in range(-(-starts // len(there)))]
     return np.concatenate(drawn)[:starts].astype(np.int32)

@@ -78,14 +78,8 @@ class FQFCell(QLearning):
 
     def of_fractions(self, features, ends, quantiles, action):
         """Numbers 0, float32 (B,), with the gradient of the fractions: the 1-Wasserstein distance between the quantile
-        function and its steps (Yang et al., 2019, proposition 1).
-
-        Args:
-          features: psi(s), float32 (B, F).
-          ends: tau, float32 (B, N), with gradient.
-          quantiles: Z(s, a; tau^) of the chosen actions, float32 (B, N).
-          action: int32 (B,).
-        """
+        function and its steps (Yang et al., 2019, proposition 1), by psi(s) (B, F), the ends tau (B, N), with gradient,
+        Z(s, a; tau^) of the chosen actions (B, N), and these, int32 (B,)."""
         inner = ops.Slice()(ends, (0, 0), (ends.shape[0], ends.shape[1] - 1))
         at_ends = chosen_atoms(self.net.quantiles_of(features, ops.stop_gradient(inner)), action)
         left = ops.Slice()(quantiles, (0, 0), inner.shape)

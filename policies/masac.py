@@ -95,12 +95,8 @@ class MASACCell(TeamCritics):
         return actor, {"alpha": (actor["excess"],)}
 
     def action_and_entropy(self, outputs, noise):
-        """Drawn actions, float32 (B, M, A), and H, float32 (B, M).
-
-        Args:
-          outputs: outputs of the actors, float32 (B, M, A) each.
-          noise: float32 (B, M, A), Gumbel noise for logits, else normal noise.
-        """
+        """Drawn actions, float32 (B, M, A), and H, float32 (B, M), from the actors' outputs, (B, M, A) each, and noise
+        (B, M, A): Gumbel noise for logits, else normal noise."""
         output = primitives.item(outputs, 0)
         shape = output.shape
         rows = ops.Reshape()(output, (-1, shape[-1]))

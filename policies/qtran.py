@@ -84,14 +84,9 @@ class QTRANCell(JointQLearning):
         return ops.Reshape()(gap, (rows, agents)) + others
 
     def joint_of_alternatives(self, features, action, there, state):
-        """The joint values, float32 (T B, M, A), without gradient, if one agent had taken another action.
-
-        Args:
-          features: float32 (T B, M, A, K).
-          action: the actions taken, int32 (T B M,).
-          there: float32 (T B, M), 1 for agents that act.
-          state: leaves of the state, (T B, ...) each.
-        """
+        """The joint values, float32 (T B, M, A), without gradient, if one agent had taken another action than int32 (T
+        B M,): from features (T B, M, A, K), `there` (T B, M), 1 for agents that act, and leaves of the state, (T B,
+        ...) each."""
         rows, agents, actions, size = features.shape
         flat = ops.Reshape()(features, (-1, actions, size))
         taken = ops.Reshape()(self.features_of_teams(flat, action, there), (rows, 1, 1, agents, size))

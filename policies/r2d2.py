@@ -41,12 +41,8 @@ class R2D2Cell(QLearning):
         self.rescale = bool(learn["rescale"])
 
     def loss(self, batch):
-        """The loss and the metrics by name, for transitions (T, B) after the burn-in.
-
-        Args:
-          batch: by name: the row indices `index`, int32 (T, B) including the burn-in, the fields of these rows, and the
-            results of `R2D2.targets` for this step.
-        """
+        """The loss and the metrics by name, for transitions (T, B) after the burn-in, by the row indices `index`, int32
+        (T, B) including the burn-in, the fields of these rows, and the results of `R2D2.targets` for this step."""
         learned, count = batch["learned"], batch["index"].shape[1]
         steps = learned.shape[0]
         burn_in = batch["index"].shape[0] - steps

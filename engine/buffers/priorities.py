@@ -44,11 +44,8 @@ class Priority:
         return self.beta + (1.0 - self.beta) * min(1.0, minibatches / self.beta_steps)
 
     def weights(self, mass: Array, minibatches: int) -> Array:
-        """The importance weights of minibatches, float32 ``(K, B)``.
-
-        Args:
-          mass: the sampling probabilities up to a factor per minibatch, float64 ``(K, B)``, above 0.
-        """
+        """The importance weights of minibatches, float32 ``(K, B)``, from their sampling probabilities, float64 ``(K,
+        B)``, above 0, up to a factor per minibatch."""
         weight = np.empty(mass.shape, np.float32)
         for k, row in enumerate(mass):
             weight[k] = (row / row.min()) ** -self.beta_after(minibatches + k)
@@ -81,11 +78,7 @@ class Priorities:
         return self._priority.beta_after(self.minibatches)
 
     def begin(self, rows: Array, given: Array) -> None:
-        """Adds rows that were never learned from.
-
-        Args:
-          rows: int64 (n,).
-        """
+        """Adds rows, int64 ``(n,)``, that were never learned from."""
         known = given != UNKNOWN
         scaled = np.full(len(rows), self._highest)
         if known.any():
@@ -110,11 +103,8 @@ class Priorities:
         self._tree.write(places, kept)
 
     def draw(self, updates: int, batch_size: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Samples `updates` minibatches of `batch_size`; at least one row must have a priority.
-
-        Returns:
-          (rows int64, importance weights float32), ``(updates, batch_size)`` each.
-        """
+        """Samples `updates` minibatches of `batch_size`: rows int64 and importance weights float32, ``(updates,
+        batch_size)`` each. At least one row must have a priority."""
         part = np.arange(batch_size) + rng.random((updates, batch_size))
         rows = self._tree.find(part * (self._tree.total / batch_size))
         found = self._tree.read(rows)

@@ -92,11 +92,8 @@ class RowOrder:
         return ended
 
     def follow(self, rows: Array, count: int) -> tuple[Array, Array]:
-        """Rows and the rows that follow them in their episodes.
-
-        Returns:
-          (rows int64 ``(..., count)``, padded with the last one; bool, false at the padding).
-        """
+        """Rows and the rows that follow them in their episodes: int64 ``(..., count)``, padded with the last one, and
+        bool, false at the padding."""
         index, filled = [rows], [np.ones(rows.shape, np.bool_)]
         for _ in range(count - 1):
             after = self._after[index[-1] % self._capacity]
@@ -105,11 +102,8 @@ class RowOrder:
         return np.stack(index, axis=-1), np.stack(filled, axis=-1)
 
     def ahead(self, rows: Array, steps: Array) -> tuple[Array, Array]:
-        """Moves each row forward by its own number of steps, as far as its episode is stored.
-
-        Returns:
-          (the rows reached, int64; the remaining steps), shaped like `rows`.
-        """
+        """Moves each row forward by its own number of steps, as far as its episode is stored: the rows reached, int64,
+        and the remaining steps, shaped like `rows`."""
         left = steps.astype(np.int64)
         while True:
             after = self._after[rows % self._capacity]
@@ -125,11 +119,8 @@ class RowOrder:
         return np.array([row in last for row in rows.tolist()], np.bool_)
 
     def precede(self, rows: Array, count: int) -> tuple[Array, Array]:
-        """The rows that precede given ones in their episodes, in the order of time.
-
-        Returns:
-          (rows int64 ``(..., count)``, padded with the first one; bool, false at the padding).
-        """
+        """The rows that precede given ones in their episodes, in the order of time: int64 ``(..., count)``, padded with
+        the first one, and bool, false at the padding."""
         index, filled = np.zeros((*rows.shape, count), np.int64), np.zeros((*rows.shape, count), np.bool_)
         for k in reversed(range(count)):
             before = self._before[rows % self._capacity]

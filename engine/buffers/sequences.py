@@ -77,13 +77,8 @@ class SequenceBatch(IndexedBatch):
 def sequences_from(
     ring: Ring, first: Array, count: Array, length: int, burn_in: int = 0, weight: Array | None = None
 ) -> SequenceBatch:
-    """The sequences whose rows to learn from begin at these rows, as far as their episodes are stored.
-
-    Args:
-      first: numbers of the rows in the order of all rows, int64 ``(K, B)``.
-      count: maximum number of rows to learn from in each, int64 ``(K, B)``, from 1 to `length`.
-      weight: importance weights of the sequences, float32 ``(K, B)``.
-    """
+    """The sequences whose rows to learn from begin at the rows `first`, int64 ``(K, B)``, and are at most `count`,
+    int64 ``(K, B)``, as far as their episodes are stored; `weight`: their importance weights, float32 ``(K, B)``."""
     assert ring.order is not None
     parts = ring.order.precede(first, burn_in), window(ring.order, first, count, length)
     index, filled = (np.moveaxis(np.concatenate(both, axis=-1), -1, 1) for both in zip(*parts, strict=True))
@@ -100,11 +95,8 @@ def sequences_from(
 
 
 def window(order: RowOrder, first: Array, count: Array, length: int) -> tuple[Array, Array]:
-    """Up to `count` rows that start at `first`, as far as their episodes are stored, in `length` places.
-
-    Returns:
-      (rows int64 ``(..., length)``, padded with the last one; bool, false at the padding).
-    """
+    """Up to `count` rows that start at `first`, as far as their episodes are stored: int64 ``(..., length)``, padded
+    with the last one, and bool, false at the padding."""
     index, filled = order.follow(first, length)
     last, place = count[..., None] - 1, np.arange(length)
     return np.where(place <= last, index, np.take_along_axis(index, last, axis=-1)), filled & (place <= last)
@@ -252,14 +244,8 @@ class PrioritizedWindows:
 
 
 def mix(errors: Array, learned: Array, eta: float) -> Array:
-    """``eta max + (1 - eta) mean`` of the errors of rows to learn from.
-
-    Args:
-      learned: the rows to learn from, bool (..., T, B), at least one of each sequence.
-
-    Returns:
-      float64 (..., B); NaN for a sequence with such an error.
-    """
+    """``eta max + (1 - eta) mean`` of the errors of the rows to learn from (`learned`, bool ``(..., T, B)``, at least
+    one of each sequence): float64 ``(..., B)``, NaN for a sequence with such an error."""
     sizes = np.where(learned, errors.astype(np.float64), 0.0)
     mixed: Array = eta * sizes.max(axis=-2) + (1.0 - eta) * sizes.sum(axis=-2) / learned.sum(axis=-2)
     return mixed
@@ -338,12 +324,8 @@ class Windows:
         self.add(first, count)
 
     def add(self, first: Array, count: Array) -> Array:
-        """Adds windows that begin no earlier than the ones before; returns their numbers.
-
-        Args:
-          first: first rows of the windows, int64 (n,).
-          count: numbers of rows, int64 (n,); smaller at the end of an episode.
-        """
+        """Adds windows that begin no earlier than the ones before, by their first rows and numbers of rows, int64
+        ``(n,)`` each (fewer at the end of an episode); returns the windows' numbers."""
         numbers = self._added + np.arange(len(first))
         self._first[self.slot(numbers)], self._count[self.slot(numbers)] = first, count
         self._added += len(first)

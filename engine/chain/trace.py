@@ -42,11 +42,8 @@ class Trace:
         return self._spans
 
     def add(self, lane: str, spans: Iterable[Span], error: float = 0.0) -> None:
-        """Adds the spans of a lane.
-
-        Args:
-          error: seconds by which they may be off; above 0 if another machine's clock measured them.
-        """
+        """Adds the spans of a lane, which may be off by `error` seconds: above 0 if another machine's clock measured
+        them."""
         if error:
             self._errors[lane] = max(error, self._errors.get(lane, 0.0))
         for span in spans:

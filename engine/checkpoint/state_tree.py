@@ -122,11 +122,7 @@ def _keys(where: str) -> tuple[str, ...]:
 def join(
     node: Any, arrays: dict[str, Array], fill: Callable[[int, Array], None], stored: int, *, copy: bool = True
 ) -> Any:
-    """Puts a state together again.
-
-    Args:
-      stored: bytes of all blocks; a state that claims more is refused.
-    """
+    """Puts a state together again; `stored`: bytes of all blocks, as a state that claims more is refused."""
     return _Joiner(arrays, fill, stored, copy).join(node)
 
 

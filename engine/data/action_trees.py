@@ -101,14 +101,9 @@ class ActionTree:
                 self._columns[path], choice = slice(choice, choice + size), choice + size
 
     def split(self, rows: Array) -> Any:
-        """The tree of actions: tuples and dicts as in the space, arrays ``(..., *shape)`` in the parts' dtypes.
-
-        Numbers are clipped to the bounds of their part, beyond which float32 may have rounded them.
-
-        Args:
-          rows: actions in the environment's units, ``(..., W)``; of one row, the action of a Discrete part is a NumPy
-            integer.
-        """
+        """The tree of rows of actions ``(..., W)``: tuples and dicts as in the space, arrays ``(..., *shape)`` in the
+        parts' dtypes, clipped to their bounds, beyond which float32 may have rounded them. Of one row, the action of a
+        Discrete part is a NumPy integer."""
         return _unflattened(self._tree, "", self.named(rows))
 
     def named(self, rows: Array) -> dict[str, Array]:
@@ -124,12 +119,8 @@ class ActionTree:
         return single
 
     def join(self, tree: Any, lead: tuple[int, ...] = ()) -> Array:
-        """The rows of a tree of actions, ``(*lead, W)``.
-
-        Args:
-          tree: tuples (or lists) and dicts as in the space, of values ``(*lead, *shape)``.
-          lead: leading axes, ``(N,)`` for a batch.
-        """
+        """The rows ``(*lead, W)`` of a tree of tuples (or lists) and dicts as in the space, of values ``(*lead,
+        *shape)``."""
         rows = np.empty((*lead, self._width), self._dtype)
         for path, given in _flattened(self._tree, "", tree):
             part = self._parts[path]

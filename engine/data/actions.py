@@ -81,17 +81,14 @@ class ActionAdapter:
         return (counted + self.start if self._shifted else counted).astype(self.dtype)
 
     def adopt(self, action: Array) -> Array:
-        """Returns actions in the environment's units as a new array in its dtype, clipped to its bounds.
-
-        Args:
-          action: ``(N, *row_shape)``.
-        """
+        """Returns actions ``(N, *row_shape)`` in the environment's units as a new array in its dtype, clipped to its
+        bounds."""
         action = self._checked(action, self.shape)
         return self._clipped(action) if self.continuous else action.astype(self.dtype)
 
     def invert(self, action: Array) -> Array:
-        """Returns the policy's actions for actions of the environment, ``(N, *shape)``: the inverse of a call. Clipping
-        is not undone. If a Box allows only one value, the policy's action is 0."""
+        """Returns the policy's actions for actions of the environment, ``(N, *shape)``: the inverse of a call, but for
+        clipping. If a Box allows only one value, the policy's action is 0."""
         action = self._checked(action, self.shape)
         if not self.continuous:
             counted: Array = (action.astype(np.int64) - self.start).reshape(-1, *self._policy_shape)

@@ -69,13 +69,8 @@ def num_agents(spec: Any) -> int | None:
 
 
 def own_view(obs: Obs, spec: Any, m: int) -> dict[str, Array]:
-    """The observation of agent m in its own sizes: path -> ``(..., *own shape)``, named as in its own description.
-
-    A mask that the agent has only because other agents have more actions is left out.
-
-    Args:
-      obs: leaves ``(..., M, ...)``.
-    """
+    """The observation of agent m, from leaves ``(..., M, ...)``, in its own sizes and named as in its own description:
+    path -> ``(..., *own shape)``. A mask that it has only because others have more actions is left out."""
     view = agents_view(obs)
     seen = {}
     for leaf in observation_leaves(spec["agents"]["spaces"][m]["observation"]):

@@ -274,11 +274,7 @@ def _single(values: Array) -> Array:
 
 
 def as_flags(values: Any, name: str, first: int = 0, unit: str = "step") -> Array:
-    """An array of flags as bool, of the same shape.
-
-    Args:
-      values: bools, or numbers that are 0 or 1; ``(T, ...)``, or a single one.
-    """
+    """An array of flags, bools or numbers that are 0 or 1, ``(T, ...)`` or a single one, as bool."""
     flags = np.asarray(values)
     if flags.dtype == np.bool_:
         return flags

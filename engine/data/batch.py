@@ -243,11 +243,8 @@ class IndexedBatch:
 
 
 def minibatches(passes: Sequence[Array], parts: int, count: int) -> tuple[Array, Array | None]:
-    """Splits passes over rows into minibatches of one size, in each of which every row of the pass counts once.
-
-    Returns:
-      `index` int32 (K, B) and `valid` float32 (K, B), see `IndexedBatch`.
-    """
+    """Splits passes over rows into minibatches of one size, in each of which every row of the pass counts once: `index`
+    int32 ``(K, B)`` and `valid` float32 ``(K, B)``, see `IndexedBatch`."""
     size = -(-count // parts)
     if len(passes[0]) == parts * size:
         return np.stack(passes).reshape(-1, size).astype(np.int32), None

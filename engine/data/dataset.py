@@ -112,14 +112,8 @@ class Dataset:
         return (*leaves, "action", "reward", "terminated", "truncated", "next_action", "next_known")
 
     def rows(self, names: Iterable[str], index: Array) -> dict[str, Array]:
-        """Returns steps as the rows that policies learn from, with actions in the policy's units.
-
-        Args:
-          index: ``(n,)``, the numbers of the steps.
-
-        Returns:
-          Arrays ``(n, ...)`` by name.
-        """
+        """Returns the steps with the numbers `index` ``(n,)`` as the rows that policies learn from: arrays ``(n, ...)``
+        by name, with actions in the policy's units."""
         found: dict[str, Array] = {}
         for name in names:
             kind, _, path = name.partition(".")

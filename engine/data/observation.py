@@ -93,14 +93,8 @@ def without_legal(mask: Array, counts: Sequence[int]) -> Array:
 
 
 def random_legal(mask: Array, counts: Sequence[int], rng: np.random.Generator) -> Array:
-    """Draws every legal entry of a choice with the same probability.
-
-    Args:
-      mask: bool ``(..., A)``; where a choice has no legal entry, its first one is returned.
-
-    Returns:
-      int64 ``(...)`` for one choice, ``(..., K)`` for K.
-    """
+    """Draws every legal entry of a choice with the same probability, int64 ``(...)`` for one choice, ``(..., K)`` for
+    K, by the mask, bool ``(..., A)``; the first entry of a choice without a legal one."""
     drawn = []
     for start, count in zip(first_entries(counts), counts):
         seen = mask[..., start : start + count].cumsum(axis=-1)
@@ -116,12 +110,8 @@ def with_mask(obs: Any, mask: Any) -> dict[str, Any]:
 
 
 def masked_obs(obs: ObsLike, mask: Array, paths: Collection[str]) -> Obs:
-    """Returns the observation that a policy with masks expects, from an observation and its mask.
-
-    Args:
-      obs: ``(N, ...)``, as the environment gives it.
-      mask: bool ``(N, A)``.
-    """
+    """The observation that a policy with masks expects, from an environment's observation ``(N, ...)`` and its mask,
+    bool ``(N, A)``."""
     leaves = obs_trees.named(obs)
     if not leaves.keys() <= set(paths):
         leaves = {f"{OBSERVATION}.{path}" if path else OBSERVATION: leaf for path, leaf in leaves.items()}

@@ -31,11 +31,8 @@ def check_ranges(
     single: bool = False,
     limits: bool = False,
 ) -> None:
-    """Refuses recorded steps with a value outside its space; shapes and dtypes must have been checked before.
-
-    Args:
-      over: bool ``(E,)``, whether each episode terminated, so that its last mask may allow nothing.
-    """
+    """Refuses recorded steps with a value outside its space; shapes and dtypes must have been checked before. `over`:
+    bool ``(E,)``, whether each episode terminated, so that its last mask may allow nothing."""
     for rows in blocks(len(action)):
         for row, problem in _of_actions(env["env_action"], action[rows]):
             raise ValueError(f"the action of {_place(rows.start + row, end, single)} {problem}")

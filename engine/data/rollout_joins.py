@@ -268,14 +268,9 @@ class OpenEpisodes:
         self._rows: dict[int, _Rows] = {}
 
     def add(self, rollout: Rollout, columns: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
-        """Adds the rows of a rollout that are ready, and yields the episodes that they complete.
-
-        Args:
-          columns: arrays to keep, ``(T, N, ...)`` by name; the names are the same in every rollout.
-
-        Yields:
-          The columns ``(L, ...)`` of each episode by name, as copies, in the order in which the episodes complete.
-        """
+        """Adds the rows of a rollout that are ready, with arrays ``(T, N, ...)`` by name, the same names in every
+        rollout; yields the columns ``(L, ...)`` by name of each episode that they complete, as copies, in the order of
+        completion."""
         steps, envs = rollout.shape
         held = self._rows.setdefault(rollout.collector, _Rows(envs))
         ready, begun, over = rollout.transitions(), rollout.begun(), rollout.terminated | rollout.truncated

@@ -102,14 +102,9 @@ def free_run(
     seconds: float,
 ) -> FreeRun | None:  # fmt: skip
     """Returns the `FreeRun` of a chain; None if no limiter bounds samples per insert, or no learner samples by itself.
-
     A member needs the rollout if it reads a field that the collect lane writes, or one that another member that needs
     the rollout writes. A member that declares nothing may read anything, and so needs it, too. Kept fields exist in
-    each iteration.
-
-    Args:
-      seconds: see `FreeRun`.
-    """
+    each iteration."""
     open_fields = set(names) - set(kept)
     there = {name for node in earlier for declared in _declared(node) for name in declared.writes}
     missing = open_fields - there if part.written is None else set(part.written) & open_fields

@@ -83,14 +83,9 @@ class Batching:
         self._waiting.append(ask)
 
     def due(self, now: float, askers: int) -> list[Ask]:
-        """The questions to compute together now, the oldest first; empty if it is better to wait.
-
-        The wait ends once `max_batch` rows have arrived, the oldest question is `max_wait` old, or every collector has
-        asked.
-
-        Args:
-          now: the time, in seconds.
-        """
+        """The questions to compute together now, the oldest first; empty if it is better to wait: until `max_batch`
+        rows have arrived, the oldest question is `max_wait` old (`now`: the time in seconds), or every collector has
+        asked."""
         if not self._waiting:
             return []
         oldest = self._waiting[0]
@@ -123,11 +118,7 @@ def joined(batch: Sequence[Ask]) -> list[Array]:
 
 
 def divided(outputs: Sequence[Array], batch: Sequence[Ask], shared: frozenset[int]) -> list[tuple[Array, ...]]:
-    """The rows of a batch's outputs that answer each question.
-
-    Args:
-      outputs: outputs of the network, ``(B, ...)`` each, apart from those in `shared`.
-    """
+    """The rows of a batch's outputs, ``(B, ...)`` each apart from those in `shared`, that answer each question."""
     answers, start = [], 0
     for ask in batch:
         stop = start + ask.rows

@@ -200,13 +200,8 @@ class SupervisedWorker:
         self._waited += time.monotonic() - began
 
     def watch(self, wait: Wait, interrupted: Callable[[], bool], patience: float = _PATIENCE) -> bool:
-        """Looks for the answer to the oldest request for `patience` seconds, and replaces the worker if it is silent.
-
-        It raises the errors of `wait`.
-
-        Args:
-          patience: maximum duration in seconds.
-        """
+        """Looks for the answer to the oldest request for at most `patience` seconds, and replaces the worker if it is
+        silent. It raises the errors of `wait`."""
         self.look(patience)
         if self._arrived is not None:
             return True
@@ -310,11 +305,8 @@ class SupervisedWorker:
         return False
 
     def _revive(self, silence: tuple[float, str] | None = None) -> None:
-        """Starts a worker in place of one that died; the answers that it had sent were received before.
-
-        Args:
-          silence: seconds without a sign of life after which it was ended, and the name of their setting.
-        """
+        """Starts a worker in place of one that died, whose sent answers were received before; `silence`: seconds
+        without a sign of life after which it was ended, and the name of their setting."""
         handle = self._running[0]
         end = handle.join(_CLOSE_TIMEOUT)
         ended, remedy = end or "does not answer", ""

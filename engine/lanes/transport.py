@@ -90,11 +90,7 @@ class Channel(Protocol):
         ...
 
     def receive(self, timeout: float | None = None) -> Any:
-        """Returns the next message, which the receiver then owns.
-
-        Args:
-          timeout: seconds to wait; None waits forever.
-        """
+        """Returns the next message, which the receiver then owns; waits for `timeout` seconds, or forever if None."""
         ...
 
     def close(self) -> None:

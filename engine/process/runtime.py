@@ -202,11 +202,8 @@ def check_versions() -> None:
 
 
 def load() -> types.ModuleType:
-    """The `mindspore` module, ready to compute: prepared for the default `Settings` unless it was prepared before.
-
-    Raises:
-      SetupError: see `prepare`.
-    """
+    """The `mindspore` module, ready to compute: prepared for the default `Settings` unless it was prepared before;
+    SetupError: see `prepare`."""
     # A fast path, since every call of a graph gets here.
     if _state.prepared is not None:
         return _state.prepared

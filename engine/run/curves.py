@@ -327,12 +327,8 @@ def _curve_of(label: str, runs: Sequence[_Run]) -> Curve:
 
 
 def final_evaluation(figures: Mapping[str, Any], column: str = EVAL_RETURN) -> tuple[float, float] | None:
-    """The clock and the result of a run's final evaluation; None if there was none.
-
-    Args:
-      figures: result of `RunDir.figures`.
-      column: one of `MEASURES`; for columns of returns, the result is the mean return of the final evaluation.
-    """
+    """The clock and the result of a run's final evaluation, from `RunDir.figures`; None if there was none. `column` is
+    one of `MEASURES`; for columns of returns, the result is the mean return."""
     step, value = figures.get(figures.get("unit", "env_step"), math.nan), figures.get("eval_return")
     if column not in (EVAL_RETURN, COLLECT_RETURN):
         judged = figures.get("data_eval")

@@ -74,12 +74,8 @@ def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
 
 
 def thinned(steps: Array, *values: Array, columns: int = _COLUMNS) -> tuple[Array, ...]:
-    """A series with as many points as a picture can show; it looks the same.
-
-    Args:
-      steps: ascending positions, ``(M,)``.
-      values: finite numbers ``(M,)`` each; the first one decides.
-    """
+    """A series, ascending `steps` ``(M,)`` and finite `values` ``(M,)`` each, of which the first decides, with as many
+    points as a picture can show; it looks the same."""
     if len(steps) <= 4 * columns:
         return steps, *values
     share = (steps - steps[0]) / ((steps[-1] - steps[0]) or 1.0)
@@ -234,12 +230,8 @@ def plot_metrics(
 
 
 def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: float | None = None) -> None:
-    """Draws a timeline, one row per lane, from a file of `Task.write_trace`.
-
-    Args:
-      seconds: duration to draw, up to the end of the lane that finishes first; lanes that finish earlier than this
-        before the main one do not count. By default all.
-    """
+    """Draws a timeline, one row per lane, from a file of `Task.write_trace`: by default all, or the last `seconds` up
+    to the end of the lane that finishes first, not counting lanes that finish earlier than this before the main one."""
     save_figure(_time_line(trace["traceEvents"], seconds), path)
 
 

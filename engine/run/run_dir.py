@@ -49,11 +49,8 @@ class RunDir:
 
     @classmethod
     def create(cls, cfg: Config) -> RunDir:
-        """Creates ``<run.out_dir>/<exp_name>``, or the first free ``<exp_name>-1, -2, ...``, and saves `cfg` in it.
-
-        Raises:
-          ConfigError: if the folder cannot be written.
-        """
+        """Creates ``<run.out_dir>/<exp_name>``, or the first free ``<exp_name>-1, -2, ...``, and saves `cfg` in it;
+        ConfigError if it cannot be written."""
         out_dir = absolute(cfg.run.out_dir)
         for suffix in itertools.chain([""], (f"-{number}" for number in itertools.count(1))):
             run_dir = cls(out_dir / f"{cfg.exp_name}{suffix}", trust=True)
@@ -229,10 +226,7 @@ class RunDir:
 
     def read_config(self) -> Config:
         """The configuration with which the run was last started or resumed; code that it names is only text.
-
-        Raises:
-          ConfigError: if it is missing, damaged, or not the configuration of a run.
-        """
+        ConfigError if it is missing, damaged, or not the configuration of a run."""
         return self._checked(load_config(self.config))
 
     def load_config(self, *, learns: bool = False) -> Config:
@@ -254,11 +248,8 @@ class RunDir:
         return cfg
 
     def check_writable(self) -> None:
-        """Refuses to continue a run in a folder that cannot be written.
-
-        Raises:
-          ConfigError: it is on a read-only disk, or belongs to somebody else.
-        """
+        """Refuses, with a ConfigError, to continue a run in a folder that is on a read-only disk or belongs to somebody
+        else."""
         if not os.access(self.path, os.W_OK):
             raise ConfigError(
                 f"the run folder {shown(self.path)!r} cannot be written, so that nothing of the run would be kept: "
@@ -276,11 +267,8 @@ class RunDir:
             console_logger().warning("%s keeps its earlier settings: %s", self.config, error.strerror)
 
     def read_figures(self) -> Mapping[str, Any]:
-        """The figures in `summary`; empty if there is no such file.
-
-        Raises:
-          ConfigError: the file cannot be read, is empty, or holds something else.
-        """
+        """The figures in `summary`, empty if there is no such file; ConfigError if it cannot be read or holds something
+        else."""
         try:
             text = read_text(self.summary, _MAX_SUMMARY)
             figures = json.loads(text) if text.strip() else None

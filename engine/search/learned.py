@@ -74,12 +74,8 @@ def plan(
     legal: Array | None = None,
     noise: Array | None = None,
 ) -> Plan:
-    """Searches n states at once.
-
-    Args:
-      legal: bool ``(n, A)``, the legal actions of the states; None: all. All actions are legal in the model.
-      noise: draws of a Gumbel distribution, ``(n, A)``; None: no noise.
-    """
+    """Searches n states at once. `legal`: bool ``(n, A)``, the legal actions of the states; None: all, as in the model.
+    `noise`: draws of a Gumbel distribution, ``(n, A)``; None: no noise."""
     check_options(options, GumbelOptions, "plan")
     if not -1.0 <= gamma <= 1.0:
         raise ConfigError(f"gamma={gamma!r}: expected a number in [-1, 1]")

@@ -226,12 +226,8 @@ def ask(
     plies: Array,
     games: Array | None = None,
 ) -> Array:
-    """Returns an opponent's actions, int64 ``(n,)``, after checking them.
-
-    Args:
-      plies: number of plies played so far in each game, ``(n,)``; the error names the next one.
-      games: number of each game in the error, ``(n,)``; None: its row.
-    """
+    """Returns an opponent's actions, int64 ``(n,)``, after checking them. Errors name the next ply, by the plies so far
+    in each game, ``(n,)``, and the game by its number in `games`, ``(n,)``; None: its row."""
     n = len(state[0])
     action = np.asarray(opponent(game, state, rng))
     if action.shape != (n,) or action.dtype.kind not in "iu":

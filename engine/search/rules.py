@@ -23,15 +23,9 @@ class RulesWarning(UserWarning):
 
 
 def stones_of(game: BoardGame, state: State) -> Array | None:
-    """The stones on n boards, from the view of the player to move.
-
-    Rules say this in their method ``stones(state)``. Without it, two planes of zeros and ones that do not overlap are
-    the stones of the player to move and those of the opponent.
-
-    Returns:
-      int8 ``(n, H, W)``: 1 for a stone of the player to move, -1 for one of the opponent, 0 for an empty square. None
-      if the rules have no such method and their planes are others.
-    """
+    """The stones on n boards, from the view of the player to move: int8 ``(n, H, W)``, 1 for his own, -1 for the
+    opponent's, 0 for an empty square. Rules say this in their method ``stones(state)``; without it, two planes of zeros
+    and ones that do not overlap are the stones of both, and other planes give None."""
     own: Any = getattr(game, "stones", None)
     if own is not None:
         stones: Array = own(state)

@@ -149,11 +149,8 @@ class Tree:
             games, nodes = games.take(inside), child.take(inside)
 
     def _expand(self, simulation: int, leaves: Leaves) -> tuple[Array, Array]:
-        """Plays the actions at the ends of the paths and stores the resulting positions, unless the game is over.
-
-        Returns:
-          The value of each position that was reached, ``(n,)``; the new nodes.
-        """
+        """Plays the actions at the ends of the paths and stores the resulting positions, unless the game is over;
+        returns the value of each position that was reached, ``(n,)``, and the new nodes."""
         parents, actions = np.divmod(self._leaf, self.actions)
         before = tuple(part.take(parents, axis=0) for part in self.state)
         state, over, outcome = self._game.play(before, actions)

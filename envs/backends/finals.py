@@ -15,11 +15,7 @@ _NAMES = {"final_obs": ("final_obs", "final_observation"), "final_info": ("final
 
 
 def final_observations(info: Any, done: Array, space: spaces.Space[Any]) -> list[Any]:
-    """The last observation of each episode that ended, in the order of the environments.
-
-    Args:
-      done: bool ``(N,)``, true for environments in which an episode ended.
-    """
+    """The last observation of each episode that ended (`done`, bool ``(N,)``), in the order of the environments."""
     rows = _rows("final_obs", _given("final_obs", info, done), done, batched=isinstance(space, spaces.Tuple))
     for env, row in zip(np.flatnonzero(done), rows):
         if row is None:

@@ -149,13 +149,8 @@ _OF_AGENT, _OF_OPPONENT = (214, 69, 65), (244, 197, 66)
 
 
 def draw(stones: Array) -> Array:
-    """A picture of a board with round stones, the agent's red and the opponent's yellow.
-
-    Args:
-      stones: ``(H, W)``, 1 on squares with a stone of the agent, -1 on those with a stone of the opponent, else 0.
-    Returns:
-      uint8 ``(40 H, 40 W, 3)``.
-    """
+    """A picture, uint8 ``(40 H, 40 W, 3)``, of a board with round stones: the agent's red (1 in `stones`, ``(H, W)``)
+    and the opponent's yellow (-1)."""
     height, width = stones.shape
     squares = np.full((height, width, 3), _HOLE, np.uint8)
     squares[stones > 0], squares[stones < 0] = _OF_AGENT, _OF_OPPONENT

@@ -90,14 +90,9 @@ class ValueCheck:
         return not (self._counts or self._wide) or self._integers_fit(arrays)
 
     def bad_rows(self, arrays: Sequence[Array], reward: Array, over: Array | None = None) -> list[tuple[int, str]]:
-        """Rows with values that cannot be used, each with a description of the fault.
-
-        Args:
-          arrays: arrays ``(N, ...)``, one per leaf.
-          reward: reward of the environments, unchanged, ``(N,)`` or ``(N, M)``.
-          over: bool ``(N,)``, rows with the last observation of a terminated episode, in which a mask may forbid every
-            action.
-        """
+        """Rows with values that cannot be used in the leaves ``(N, ...)`` or the unchanged rewards, ``(N,)`` or ``(N,
+        M)``, each with a description of the fault. `over`: bool ``(N,)``, rows with the last observation of a
+        terminated episode, in which a mask may forbid every action."""
         found: dict[int, str] = {}
         for row in np.flatnonzero(_any_in_row(~(np.abs(reward) <= _FLOAT32_MAX))):
             beyond = ", which float32 cannot hold" if np.isfinite(reward[row]).all() else ""

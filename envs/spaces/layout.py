@@ -41,11 +41,7 @@ class Leaf:
     part: str = OBSERVATION
 
     def coerce(self, obs: Any, lead: tuple[int, ...] = ()) -> Array:
-        """Takes this leaf out of `obs` and checks it.
-
-        Args:
-          lead: leading axes, ``(N,)`` for a batch.
-        """
+        """Takes this leaf out of `obs`, with the leading axes `lead`, ``(N,)`` for a batch, and checks it."""
         array = np.asarray(self.pick(obs))
         expected = lead + (self.shape if self.source_shape is None else self.source_shape)
         if array.shape != expected:

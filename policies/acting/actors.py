@@ -59,11 +59,8 @@ class Actor:
     # Defined by subclasses.
 
     def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
-        """Returns 'action' and the arrays of `record_fields`.
-
-        Args:
-          mask: bool ``(B, A)``, for actions that are not chosen by the outputs; None if all actions are legal.
-        """
+        """Returns 'action' and the arrays of `record_fields`; `mask`: bool ``(B, A)``, for actions that are not chosen
+        by the outputs, None if all are legal."""
         raise NotImplementedError
 
     def decide(self, outputs: Outputs) -> Array:
@@ -93,10 +90,7 @@ class Actor:
     @flush_denormals
     def act(self, obs: ObsLike, action_mask: Array | None = None) -> Array:
         """Acts without exploration, in the environment's units; an actor with memory updates it with the observations.
-
-        Args:
-          action_mask: bool ``(B, A)``, needed if `obs` does not contain the mask.
-        """
+        `action_mask`: bool ``(B, A)``, needed if `obs` does not contain the mask."""
         if action_mask is not None:
             obs = self._with_mask(obs, np.asarray(action_mask))
         return self.adapter(self.decide(self._next_outputs(obs)[0]))
@@ -106,12 +100,8 @@ class Actor:
         return self.adapter(self.collect(obs, **collect_kwargs)["action"])
 
     def value(self, obs: ObsLike, memory: Array | None = None) -> Array:
-        """State value float32 ``(B,)``.
-
-        Args:
-          obs: observations ``(B, ...)``, which do not change the memory.
-          memory: float32 ``(B, S)``, the memory before the observations; None: the current memory.
-        """
+        """State value float32 ``(B,)`` of observations ``(B, ...)``, which do not change the memory; `memory`: float32
+        ``(B, S)``, the one before the observations; None: the current one."""
         raise MindingError(f"{self.name} has no state value; gae_estimator fits actor-critic policies such as PPO")
 
     def take_reward(self, reward: Array) -> None:
@@ -144,13 +134,9 @@ class Actor:
     # Shared by subclasses.
 
     def outputs(self, obs: ObsLike, memory: Array | None = None, *, explore: bool = False) -> Outputs:
-        """The network's outputs for a batch of observations; changes nothing except, with `explore`, the random stream.
-
-        Args:
-          obs: array ``(B, ...)``; for Dict and Tuple spaces a tree of such arrays: dicts and tuples nested as in the
-            space, or a FastTreeValue.
-          memory: float32 ``(B, S)``, the memory before the observations; None: the current memory.
-        """
+        """The network's outputs for a batch of observations ``(B, ...)``, an array, a FastTreeValue, or dicts and
+        tuples nested as in the space; changes nothing except, with `explore`, the random stream. For `memory` see
+        `value`."""
         leaves: Sequence[Array]
         if isinstance(obs, np.ndarray) and obs.ndim == self._ndim and obs.shape[1:] == self._plain:
             leaves = (obs,)

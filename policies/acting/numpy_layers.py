@@ -210,12 +210,8 @@ class GTrXLLayer:
         self.heads, self.parts, self.position, self.offset = heads, tuple(parts), position, offset
 
     def __call__(self, x: Array, before: Array, forbidden: Array, distances: Array) -> Array:
-        """The features ``(B, D)``.
-
-        Args:
-          forbidden: ``(B, 1, M + 1)``, `ILLEGAL` for steps that are not seen, else 0.
-          distances: encodings of the distances M to 0, ``(M + 1, D)``.
-        """
+        """The features ``(B, D)``. `forbidden`: ``(B, 1, M + 1)``, `ILLEGAL` for steps that are not seen, else 0;
+        `distances`: encodings of the distances M to 0, ``(M + 1, D)``."""
         norm, second_norm, to_query, to_keys_values, joined, wide, narrow, gate, second_gate = self.parts
         count, steps, size = len(x), len(distances), x.shape[1]
         part = size // self.heads

@@ -245,7 +245,7 @@ class BasePolicy:
         return host_view(mode, actor, self.weights.live(), self.config.seed, frozenset(self.net.shared_outputs))
 
     def own_actor(self) -> Actor | SharedActor:
-        """A new actor that follows this policy's learning, with a memory and a random stream of its own. An actor that
+        """A new actor that follows this policy's learning, with a memory and a random stream of its own. One that
         computes in NumPy shares only the memory of the parameters with the policy."""
         if self.acts_in_numpy:
             weights = self.weights.live()
@@ -303,13 +303,8 @@ class BasePolicy:
     # Evaluation on recorded data.
 
     def action_values(self, obs: Mapping[str, Array], action: Array) -> Array | None:
-        """Q(s, a) under the current weights, float32 ``(n,)``, for rewards as scaled for learning; None if the
-        algorithm has no Q.
-
-        Args:
-          obs: arrays ``(n, ...)`` by path of the leaf.
-          action: actions ``(n, ...)``, in the policy's own units.
-        """
+        """Q(s, a) under the current weights, float32 ``(n,)``, for rewards as scaled for learning, of observations
+        ``(n, ...)`` by path and actions ``(n, ...)`` in the policy's own units; None if the algorithm has no Q."""
         self._require("learn")
         return None if self._values is None else self._values(obs, action)
 
@@ -320,14 +315,9 @@ class BasePolicy:
         return ActionValues(self.root, [leaf.path for leaf in self.leaves], f"{self.name}.values")
 
     def fitted_q(self, gamma: float, limits: tuple[float, float]) -> FittedQ:
-        """Fitted Q evaluation of this policy on recorded data, with the policy's current moments of observations.
-
-        Args:
-          gamma: discount factor.
-          limits: lowest and highest possible value; targets are clipped to them.
-        Raises:
-          MindingError: if the actions are neither Discrete nor a Box.
-        """
+        """Fitted Q evaluation of this policy on recorded data, with the policy's current moments of observations, whose
+        targets are clipped to `limits`, the lowest and highest possible value. MindingError if the actions are neither
+        Discrete nor a Box."""
         if self.spec["action"]["kind"] not in ("discrete", "box"):
             raise MindingError("fitted Q evaluation needs Discrete or Box actions")
         fields = {**self.obs_fields("obs"), **self.obs_fields("next_obs"), "action": self.action_field}
@@ -352,8 +342,8 @@ class BasePolicy:
 
     def _take_recorded(self, recorded: Recorded) -> None:
         """Before the first step, sets the moments and the scale of rewards to those of all recorded steps. In a resumed
-        run, or for a policy that is trained further, moments and scale already exist and stay unchanged, because the
-        weights were learned with them."""
+        run, or for a policy that is trained further, both already exist and stay unchanged, because the weights were
+        learned with them."""
         self.reward_scale.take(recorded.returns)
         empty = [field for field, normalizer in self.normalizers.values() if not normalizer.moments.count]
         blocks = range(0, recorded.steps if empty else 0, _BLOCK)

@@ -137,12 +137,8 @@ def draw_memory(policy: Any, count: int) -> Array | None:
 
 @flush_denormals
 def compare(policy: Any, outputs: dict[str, Array], obs: Obs, memory: Array | None = None) -> Parity:
-    """Compares the outputs of an exported file with the outputs of the exported policy.
-
-    Args:
-      obs: observations, ``(B, ...)`` each.
-      memory: memory before the observations, for policies with one, ``(B, S)``.
-    """
+    """Compares the outputs of an exported file with those of the exported policy, on observations ``(B, ...)`` and, for
+    policies with a memory, the memory before them, ``(B, S)``."""
     actor = policy.actors["eval"]
     raw = actor.outputs(obs, memory)
     own = actor.decide(raw)

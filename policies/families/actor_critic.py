@@ -19,15 +19,9 @@ from minding.policies.ops.policy_gradient import SURROGATE_METRICS, row_mean
 
 
 def moments(x: Array, counted: Array | None = None) -> tuple[Array, Array]:
-    """Mean and standard deviation of each row of x, each ``(K, 1)``, over the numbers that count.
-
-    Both are 0 for a row in which no number counts. For a row in which a single number counts they are 0 and 1, so that
-    standardizing leaves this number unchanged.
-
-    Args:
-      x: float32 (K, R).
-      counted: bool (K, R), which numbers count; None: all.
-    """
+    """Mean and standard deviation of each row of x, float32 (K, R), over the numbers that count (bool (K, R); None:
+    all), each ``(K, 1)``: 0 for a row in which no number counts, and 0 and 1 for a single one, so that standardizing
+    leaves it unchanged."""
     if counted is None:
         mean, deviation = x.mean(axis=1, keepdims=True), x.std(axis=1, keepdims=True)
         number = np.full_like(mean, x.shape[1])

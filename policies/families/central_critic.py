@@ -48,14 +48,9 @@ class PopArt(Composed, compositions.PopArt):
         return (value - self.mean) / self.deviation
 
     def update(self, returns: Array, decay: float) -> None:
-        """Adds returns to the moments, before they are learned from.
-
-        The values in units of the returns stay the same, because the head's weights are rescaled to the new moments.
-        Only the first update leaves the weights unchanged, so that a head that has learned nothing starts at the mean.
-
-        Args:
-          returns: target values, ``(B,)`` with B > 0.
-        """
+        """Adds returns ``(B,)``, B > 0, to the moments, before they are learned from. The values in units of the
+        returns stay the same, because the head's weights are rescaled to the new moments. Only the first update leaves
+        the weights unchanged, so that a head that has learned nothing starts at the mean."""
         mean, variance, deviation, updates = (
             float(p.asnumpy()[0]) for p in (self.mean, self.variance, self.deviation, self.updates)
         )
@@ -156,12 +151,8 @@ class CentralAgentActors(Composed, compositions.CentralAgentActors):
         return self.members[0].head
 
     def log_probs(self, leaves, action):
-        """Log-probabilities of the actions of all agents, float32 (B, M).
-
-        Args:
-          leaves: leaves of all agents' observations without `IDENTITY`, (B, M, ...) each.
-          action: their actions, (B, M, ...).
-        """
+        """Log-probabilities of the actions (B, M, ...) of all agents, float32 (B, M), by the leaves of their
+        observations without `IDENTITY`, (B, M, ...) each."""
         made: Any = ()
         for m in range(len(self.members)):
             own = of_agent((*leaves, action), m)
@@ -186,12 +177,8 @@ def in_units_of_head(batch, head):
 
 
 def value_loss(value, batch, cfg):
-    """The Huber loss of normalized values, a scalar (Yu et al., 2022, https://arxiv.org/abs/2103.01955, appendix A).
-
-    Args:
-      value: float32 (B,).
-      batch: by name the old `value`, `return` and, if some rows do not count, `valid`, float32 (B,) each; normalized.
-    """
+    """The Huber loss of normalized values (B,), a scalar (Yu et al., 2022, https://arxiv.org/abs/2103.01955, appendix
+    A), by the old `value`, `return` and, if some rows do not count, `valid` of the batch, float32 (B,) each."""
     clip, delta = cfg["clip_ratio"], cfg["huber_delta"]
     error = huber((value - batch["return"]) / delta)
     if cfg["value_clip"]:

@@ -56,13 +56,8 @@ class QLearning(NetworkStep):
         return {"net": Group.of(self.followed(net), learn, max_grad_norm=learn["grad_norm"])}
 
     def averaged(self, batch, loss, value, priority):
-        """The values that `loss` returns: means over the rows of the batch.
-
-        Args:
-          loss: loss of each row, float32 (B,).
-          value: value of each row's chosen action, float32 (B,).
-          priority: priority of each row, float32 (B,).
-        """
+        """The values that `loss` returns: means over the rows of the batch, from loss, value of the chosen action and
+        priority of each row, float32 (B,) each."""
         loss = primitives.mean(batch["weight"] * loss if self.prioritized else loss)
         metrics = self.named((loss, primitives.mean(value)))
         if self.prioritized:

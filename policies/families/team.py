@@ -170,12 +170,8 @@ class TeamQLearning(GradientStep):
         }
 
     def observed(self, x, following, filled):
-        """All observations of episodes: one per row, then the observation after the last row, repeated as padding.
-
-        Args:
-          x, following: observations of the rows and of their successors, (T B, ...).
-          filled: float32 (T, B), 0 for padding.
-        """
+        """All observations of episodes: one per row, then the one after the last row, repeated as padding; from those
+        of rows and of their successors, (T B, ...), and `filled`, float32 (T, B), 0 for padding."""
         rows, episodes = x.shape[0], filled.shape[1]
         shape: Any = (rows,)
         for _ in x.shape[1:]:
@@ -217,12 +213,8 @@ class TeamQLearning(GradientStep):
         return ops.stop_gradient(ops.Reshape()(returns, following.shape))
 
     def team_loss(self, value, following, batch):
-        """The mean squared error of the team's values (T B,), and the metrics.
-
-        Args:
-          value: values of the rows, float32 (T B,).
-          following: values of the successors, float32 (T B,).
-        """
+        """The mean squared error of the team's values of rows, float32 (T B,), by those of their successors (T B,), and
+        the metrics."""
         filled = batch["filled"]
         error = value - self.targets(batch["reward"], batch["decay"], following, filled)
         loss = mean_of_steps(ops.Square()(error), filled)
@@ -276,13 +268,8 @@ class JointQLearning(TeamQLearning):
         }
 
     def features_of_teams(self, features, action, there):
-        """The input of a `JointValue`, (R, M K): features of the actions taken, 0 for an agent that is not there.
-
-        Args:
-          features: float32 (R M, A, K).
-          action: int32 (R M,).
-          there: float32 (R, M).
-        """
+        """The input of a `JointValue`, (R, M K): features (R M, A, K) of the actions taken, int32 (R M,), 0 for an
+        agent that is not there, float32 (R, M)."""
         taken = ops.Reshape()(chosen_atoms(features, action), (*there.shape, -1))
         return ops.Reshape()(ops.ExpandDims()(there, -1) * taken, (there.shape[0], -1))
 

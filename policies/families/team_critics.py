@@ -63,11 +63,8 @@ class TeamCritics(CriticsFirst):
         return {}
 
     def next_actions(self, leaves, batch):
-        """The agents' next actions, float32 (B, M, A), and what is added to their values, float32 (B, M), or 0.
-
-        Args:
-          leaves: leaves of all agents' next observations, (B, M, ...) each.
-        """
+        """The agents' next actions, float32 (B, M, A), and what is added to their values, float32 (B, M), or 0, by the
+        leaves of all agents' next observations, (B, M, ...) each."""
         raise NotImplementedError
 
     # Shared by the algorithms.
@@ -121,12 +118,8 @@ def softmax(x):
 
 
 def agent_means(x, counted):
-    """The mean of each agent over the rows that count for it: a tuple of M scalars.
-
-    Args:
-      x: float32 (B, M).
-      counted: float32 (B, M), 0 for rows that do not count.
-    """
+    """The mean of each agent's numbers (B, M) over the rows that count for it, float32 (B, M) with 0 for others: a
+    tuple of M scalars."""
     made: Any = ()
     for m in range(x.shape[1]):
         made = (*made, row_mean(column(x, m), {"valid": column(counted, m)}))

@@ -136,11 +136,7 @@ class WeightedRegressionPolicy(BasePolicy):
         return ()
 
     def noise(self, shape: tuple[int, ...]) -> dict[str, Array]:
-        """Standard normal numbers for the gradient steps, by name, ``(K, B, A)`` each; none by default.
-
-        Args:
-          shape: the shape (K, B, A).
-        """
+        """Standard normal numbers for the gradient steps, by name, of the shape ``(K, B, A)`` each; none by default."""
         return {}
 
     def make_root(self, net: Any, rng: np.random.Generator) -> WeightedRegression:

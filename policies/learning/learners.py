@@ -122,11 +122,8 @@ class Learners:
         return tuple(process.pid for process in self._processes if process.pid is not None)
 
     def serve(self, update: DividedUpdate, recipe: bytes) -> bool:
-        """Rebuilds a policy in the other learners, in place of that of another update; returns whether that was due.
-
-        Args:
-          recipe: pickled ``(class, configuration, algorithm)``.
-        """
+        """Rebuilds a policy in the other learners from its pickled ``(class, configuration, algorithm)``, in place of
+        that of another update; returns whether that was due."""
         if self._served is not None and self._served() is update:
             return False
         self._ask([("build", recipe)] * (self.size - 1))
@@ -229,14 +226,9 @@ _FACTS = 128
 
 
 def join_msrun(size: int) -> bool:
-    """Joins the group of ``msrun``, which has started this process; returns whether this is the main process.
-
-    In every other process it returns when the run has ended: the process has nothing more to do. MindSpore has to be
-    prepared as in the main process.
-
-    Args:
-      size: number of learners.
-    """
+    """Joins the group of ``msrun``, which has started this process among `size` learners; returns whether this is the
+    main process. In every other process it returns when the run has ended: the process has nothing more to do.
+    MindSpore has to be prepared as in the main process."""
     if collectives.join() == 0:
         # The others wait for it.
         learners_of(size)

@@ -56,12 +56,8 @@ class ActionValues:
         self._compiled, self._paths = Compiled(_Values(root), name), tuple(paths)
 
     def __call__(self, obs: Mapping[str, Array], action: Array) -> Array:
-        """Q(s, a), float32 ``(n,)``.
-
-        Args:
-          obs: observations ``(n, ...)`` by path.
-          action: actions ``(n, ...)``, in the policy's own units.
-        """
+        """Q(s, a), float32 ``(n,)``, of observations ``(n, ...)`` by path and actions ``(n, ...)`` in the policy's own
+        units."""
         inputs = [_as_rows(action), *(_as_rows(obs[path]) for path in self._paths)]
         found = []
         for start in range(0, len(action), _ROWS):
@@ -167,12 +163,8 @@ class FittedQ:
                 runtime.assign(p, self._initial[name])
 
     def learn(self, rows: Mapping[str, Array], steps: int, progress: float, tau: float) -> float:
-        """Makes gradient steps in one compiled call; returns the mean loss.
-
-        Args:
-          rows: arrays ``(steps * B, ...)`` by name of `fields`, B rows per step; `next_action` is the policy's action
-            in the next state.
-        """
+        """Makes gradient steps in one compiled call, on arrays ``(steps * B, ...)`` by name of `fields`, B rows per
+        step, with `next_action`, the policy's action in the next state; returns the mean loss."""
         count = len(rows["reward"])
         if self._tables is None or self._tables.rows != count:
             self._tables = DeviceTables(self._layout, count)

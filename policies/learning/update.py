@@ -62,11 +62,8 @@ class Rows(nn.Cell):
         self.numbers = (_FusedFields if usable() and len(numbers) > 1 else _Fields)(numbers)
 
     def construct(self, index, successor, tables):
-        """Returns the fields in the order of `names`, each (B, *shape), and `OBSERVATIONS` as tuples of leaves.
-
-        Args:
-          index: indices of the rows, int32 (B,) or of any shape with B entries.
-        """
+        """Returns the fields of the rows with these indices, int32 (B,) or of any shape with B entries, in the order of
+        `names`, each (B, *shape), and `OBSERVATIONS` as tuples of leaves."""
         if index.ndim > 1:
             index, successor = index.reshape((-1,)), successor.reshape((-1,))
         numbers = self.numbers(index, primitives.item(tables, 0))
@@ -174,11 +171,8 @@ class GradientLoop(nn.Cell):
 
     @ms.jit
     def construct(self, *inputs):
-        """Makes the steps.
-
-        Args:
-          inputs: the row indices, int32 (K, B) or (K, T, N), then the inputs `steps`, then the inputs `constants`.
-        """
+        """Makes the steps; `inputs`: the row indices, int32 (K, B) or (K, T, N), then the inputs `steps`, then the
+        inputs `constants`."""
         # When a graph is freed, the compiler keeps more memory for a compiled function than for a method it calls.
         return self.all_steps(inputs)
 

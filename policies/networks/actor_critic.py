@@ -54,13 +54,9 @@ class StochasticNetwork(Composed):
         return 0 if self.memory is None else self.memory.size
 
     def features_of_rows(self, batch):
-        """The features of the rows of a batch, after the memory if there is one.
-
-        Args:
-          batch: by name: `obs`; with memory also `index`, int32 (T, B), the row indices of sequences ordered by time,
-            `memory`, float32 (T B, S), of which only the first B rows are used, and `begun`, float32 (T B,), see
-            `recurrent.Memory.unroll`.
-        """
+        """The features of the rows of a batch with `obs`, after the memory if there is one: the batch then has `index`,
+        int32 (T, B), the row indices of sequences ordered by time, `memory`, float32 (T B, S), of which only the first
+        B rows are used, and `begun`, float32 (T B,), see `recurrent.Memory.unroll`."""
         features = self.encoder(batch["obs"])
         if self.memory is None:
             return features
@@ -139,24 +135,15 @@ class QNetwork(Composed, compositions.QNetwork):
         return 0 if self.memory is None else self.memory.size
 
     def unroll(self, obs, rows, begun):
-        """Action values (T, B, n) of sequences, for a network with memory.
-
-        Args:
-          obs: leaves (T, B, ...).
-          rows: memory (B, S) before the first observations.
-          begun: float32 (T, B), 1 where the memory is cleared before the observation.
-        """
+        """Action values (T, B, n) of sequences, leaves (T, B, ...), for a network with memory, whose rows (B, S) come
+        before the first observations; `begun`: float32 (T, B), 1 where it is cleared before the observation."""
         leaves = as_rows(obs)
         features = self.memory.unroll(self.encoder(leaves), rows, ops.Reshape()(begun, (-1,)))
         q = self.values(features, leaves)
         return ops.Reshape()(q, (*begun.shape, q.shape[-1]))
 
     def take_in(self, obs, rows, counted):
-        """The memory (B, S) after sequences.
-
-        Args:
-          counted: float32 (T, B), 0 where an observation is left out, else 1.
-        """
+        """The memory (B, S) after sequences; `counted`: float32 (T, B), 0 where an observation is left out, else 1."""
         return self.memory.take_in(self.encoder(as_rows(obs)), rows, counted)
 
     def take_in_one(self, obs, rows):

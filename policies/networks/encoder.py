@@ -413,11 +413,7 @@ class RandomShift(nn.Cell):
         return rng.integers(-self.pixels, self.pixels, (*shape, 4), np.int32, endpoint=True)
 
     def construct(self, leaves, shift, first):
-        """The leaves (B, ...) with moved images.
-
-        Args:
-          shift: numbers of `draw`, int32 (B, 4).
-        """
+        """The leaves (B, ...) with moved images; `shift`: numbers of `draw`, int32 (B, 4)."""
         made: Any = ()
         for k in range(len(self.sizes)):
             x = leaves[k]

@@ -33,29 +33,14 @@ class Memory(Composed):
         return self.features(rows), rows
 
     def unroll(self, x, rows, begun):
-        """Processes the T observations of B sequences one after another.
-
-        Args:
-          x: features (T B, F), ordered by time.
-          rows: memory (B, S) before the first observations.
-          begun: float32 (T B,), 1 where the memory is cleared before the observation.
-
-        Returns:
-          Features (T B, D).
-        """
+        """Processes the T observations of B sequences one after another: features (T B, F), ordered by time, from the
+        memory (B, S) before the first ones, to features (T B, D). `begun`: float32 (T B,), 1 where the memory is
+        cleared before the observation."""
         raise NotImplementedError
 
     def take_in(self, x, rows, counted):
-        """Processes the T observations of B sequences one after another, and returns only the memory after them.
-
-        Args:
-          x: features (T B, F), ordered by time.
-          rows: memory (B, S) before the first observations.
-          counted: float32 (T, B), 0 where an observation is left out, else 1.
-
-        Returns:
-          Memory rows (B, S).
-        """
+        """As `unroll`, but returns only the memory rows (B, S) after the observations; `counted`: float32 (T, B), 0
+        where one is left out, else 1."""
         count, size = rows.shape[0], self.out_features
         steps = x.shape[0] // count
         given, counted = self.inputs(x).reshape((steps, count, self.gates * size)), ops.ExpandDims()(counted, -1)
@@ -157,13 +142,9 @@ class GTrXLLayer(nn.Cell):
         self.product, self.product_transposed = ops.BatchMatMul(), ops.BatchMatMul(transpose_b=True)
 
     def construct(self, x, before, forbidden, distances):
-        """The features (B, T, D) of T steps.
-
-        Args:
-          x: the input of the layer, (B, T, D).
-          before: the input of the layer in the M steps before, (B, M, D).
-          forbidden: float32 (B, T, M + T), `ILLEGAL` where a step does not see another one, else 0.
-        """
+        """The features (B, T, D) of T steps, from the inputs of the layer in these steps, (B, T, D), and in the M
+        steps before, (B, M, D); `forbidden`: float32 (B, T, M + T), `ILLEGAL` where a step does not see another one,
+        else 0."""
         steps, length, size = x.shape[1], before.shape[1], self.dim
         normed = self.norms[0](ops.Reshape()(ops.Concat(1)((before, x)), (-1, size)))
         both = self.keys_values(normed)
@@ -256,13 +237,9 @@ class GTrXL(Memory):
         return ops.Reshape()(ops.Transpose()(made, (1, 0, 2)), (-1, self.out_features))
 
     def states(self, x, rows, episode):
-        """The input of each layer and the features of sequences, a tuple of L + 1 arrays (B, T, D).
-
-        Args:
-          x: input of the first layer, (B, T, D).
-          rows: memory (B, S) before the first steps.
-          episode: float32 (B, T), number of the episode of each step; 0 is the episode of the memory.
-        """
+        """The input of each layer and the features of sequences, a tuple of L + 1 arrays (B, T, D), from the input of
+        the first layer, (B, T, D), and the memory (B, S) before it; `episode`: float32 (B, T), number of the episode of
+        each step; 0 is the episode of the memory."""
         dim, length, steps = self.out_features, self.length, x.shape[1]
         there = rows[:, dim : dim + length] > numpy_layers.REMEMBERED
         others = ops.Concat(1)((ops.Cast()(there, ms.float32) - 1.0, episode))

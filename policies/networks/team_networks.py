@@ -139,16 +139,9 @@ class AgentQNetwork(Composed, compositions.AgentQNetwork):
         return self.kept + self.actions
 
     def unroll(self, leaves, action):
-        """Action values of whole episodes.
-
-        Args:
-          leaves: leaves of the observations without `IDENTITY`, (T B M, ...) each, for T steps, B episodes and M
-            agents.
-          action: int32 ((T - 1) B M,), actions taken after all observations but the last.
-
-        Returns:
-          Action values, float32 (T B M, A).
-        """
+        """Action values, float32 (T B M, A), of whole episodes: T steps of B episodes of M agents, from leaves
+        without `IDENTITY`, (T B M, ...) each, and the actions taken after all observations but the last, int32 ((T -
+        1) B M,)."""
         total, done = leaves[0].shape[0], action.shape[0]
         count = total - done
         first = ops.Tile()(self.no_action, (count, 1))
@@ -378,12 +371,8 @@ class AgentCritic(nn.Cell):
         self.value = ScalarLinear(self.torso.out_features, None, rng)
 
     def construct(self, actions, leaves):
-        """The value, float32 (B,).
-
-        Args:
-          actions: actions of all agents, float32 (B, M, A).
-          leaves: leaves of all agents' observations, (B, M, ...) each.
-        """
+        """The value, float32 (B,), by the actions of all agents, float32 (B, M, A), and the leaves of their
+        observations, (B, M, ...) each."""
         parts: Any = ()
         for m in self.seen:
             parts = (*parts, self.encoder(of_agent(leaves, m)), primitives.item(of_agent((actions,), m), 0))
@@ -411,12 +400,8 @@ class AgentCritics(nn.Cell):
         return self.by_critic(made)
 
     def of_own_actions(self, actions, own, leaves, count):
-        """The values, float32 (N, B, M), of each agent if it acts as in `own` and the others as in `actions`.
-
-        Args:
-          actions, own: actions of all agents, float32 (B, M, A).
-          leaves: leaves of all agents' observations, (B, M, ...) each.
-        """
+        """The values, float32 (N, B, M), of each agent if it acts as in `own` and the others as in `actions`, float32
+        (B, M, A) each; leaves of all agents' observations: (B, M, ...) each."""
         made: Any = ()
         for k in range(count * self.agents):
             is_own = ops.BroadcastTo(actions.shape)(primitives.item(self.is_own, k % self.agents))

@@ -262,12 +262,8 @@ class WorldActor(Composed, compositions.WorldActor):
         return self.latents.probability(self.latent_logits(seen, h))
 
     def unroll(self, seen, action, first, number):
-        """The states of sequences.
-
-        Args:
-          action: actions taken after all observations but the last, as rows (T B, A).
-          first: memory (B, D + S C + A) before the first observations.
-        """
+        """The states of sequences, by the actions taken after all observations but the last, as rows (T B, A), and the
+        memory (B, D + S C + A) before the first observations."""
         if self.is_full:
             return self.unroll_by_steps(seen, action, first, number)
         count, deter = first.shape[0], self.memory.size

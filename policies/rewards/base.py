@@ -49,11 +49,8 @@ class LearnedReward:
         raise NotImplementedError
 
     def reward(self, data: dict[str, Array], rows: Array, rollout: Rollout) -> tuple[Array, Mapping[str, float]]:
-        """Rewards (T * N,) of all rows, of which only some count, before learning, and the metrics of learning.
-
-        Args:
-          data: the fields of all rows, ``(T * N, ...)`` by name, which may be changed.
-        """
+        """Rewards (T * N,) of all rows, of which only some count, before learning, and the metrics of learning; `data`:
+        the fields of all rows, ``(T * N, ...)`` by name, which may be changed."""
         raise NotImplementedError
 
     @flush_denormals

@@ -100,16 +100,9 @@ class Algorithm:
     def check_actions(
         self, space: Mapping[str, Any], where: str = "the environment", *, limits: str = _BY_A_WRAPPER
     ) -> None:
-        """Refuses an action space that the algorithm cannot act in.
-
-        Args:
-          space: description of the action space (see `envs.describe_env`).
-          where: owner of the space, for the message.
-          limits: advice on how to set limits of actions, for the message; the default suits an environment.
-        Raises:
-          SpaceError: if the space has another kind, or if actions in [-1, 1] would cover only a part of it or be
-            clipped.
-        """
+        """Refuses an action space (see `envs.describe_env`) of another kind, or with limits that actions in [-1, 1]
+        would not cover or beyond which they would be clipped; `where` and `limits` are, for the message, the owner of
+        the space and how to set limits."""
         if space["kind"] not in self.actions:
             raise SpaceError(
                 f"policy.type={self.name!r} acts in {' or '.join(self.actions)} action spaces, but {where} has a "
@@ -124,14 +117,8 @@ class Algorithm:
             self._check_limits(space, limits)
 
     def check_agents(self, spec: Mapping[str, Any], where: str = "the environment") -> None:
-        """Refuses a number of agents that the algorithm does not learn for.
-
-        Args:
-          spec: description of the environment (see `envs.describe_env`).
-          where: owner of the description, for the message.
-        Raises:
-          SpaceError: if the environment has several agents and the algorithm learns for one, or the other way round.
-        """
+        """Refuses a number of agents (see `envs.describe_env`) that the algorithm does not learn for; `where`: owner of
+        the description, for the message."""
         if "agents" not in spec and self.agents == "several":
             raise SpaceError(
                 f"policy.type={self.name!r} learns for several agents, but {where} has one: choose another algorithm, "
@@ -144,11 +131,7 @@ class Algorithm:
             )
 
     def check_learners(self, count: int) -> None:
-        """Refuses several learners for an algorithm whose minibatches cannot be divided.
-
-        Raises:
-          ConfigError: names the setting.
-        """
+        """Refuses several learners for an algorithm whose minibatches cannot be divided."""
         if count > 1 and not self.several_learners:
             raise ConfigError(f"lanes.learners={count}: {self.name} learns in one process only; use 1")
 

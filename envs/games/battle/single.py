@@ -29,12 +29,8 @@ _ALLY, _ENEMY, _GONE, _HURT = (38, 92, 168), (190, 56, 48), (176, 172, 160), (70
 
 
 def draw(field: BattleMap, units: Array, shots: Sequence[tuple[int, int]], places: Array) -> Array:
-    """A picture, uint8 ``(H, W, 3)``: units as discs with health bars, and the shots of the last step.
-
-    Args:
-      units: current state of the units, float32 ``(U, 4)``.
-      places: place of each unit when it was last alive, float32 ``(U, 2)``.
-    """
+    """A picture, uint8 ``(H, W, 3)``: units, float32 ``(U, 4)``, as discs with health bars, and the shots of the last
+    step; `places`: place of each unit when it was last alive, float32 ``(U, 2)``."""
     image = np.empty((field.height * CELL, field.width * CELL, 3), np.uint8)
     image[:] = _GROUND
     image[::CELL] = image[:, ::CELL] = _LINES

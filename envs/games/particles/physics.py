@@ -51,11 +51,8 @@ class Worlds:
         self._limited = bool(np.isfinite(self._max_speed).any())
 
     def step(self, force: Array) -> None:
-        """Moves all agents by one time step.
-
-        Args:
-          force: forces of the agents' own pushes, ``(N, M, 2)``; those of contacts are added in place.
-        """
+        """Moves all agents by one time step, by the forces ``(N, M, 2)`` of their own pushes, to which those of
+        contacts are added in place."""
         self._add_contacts(force)
         self.positions[:, : self._agents] += self.velocities * _DT
         velocities = self.velocities * (1 - _DAMPING)

@@ -84,12 +84,8 @@ class Scenario(abc.ABC):
 
     @abc.abstractmethod
     def reward(self, positions: Array, distance: Array) -> Array:
-        """The rewards after a step, float64 ``(N, M)``.
-
-        Args:
-          positions: positions of the bodies, ``(N, E, 2)``.
-          distance: distance from each agent to each body, ``(N, M, E)``.
-        """
+        """The rewards after a step, float64 ``(N, M)``, by the positions of the bodies, ``(N, E, 2)``, and the distance
+        from each agent to each body, ``(N, M, E)``."""
 
     @abc.abstractmethod
     def success(self, distance: Array) -> Array:

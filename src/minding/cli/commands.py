@@ -33,8 +33,10 @@ class Sections(click.Group):
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
-    """Train and inspect reinforcement-learning agents on MindSpore. First steps: `minding train cartpole_ppo`, `minding
-    list`, `minding doctor`."""
+    """Train and inspect reinforcement-learning agents on MindSpore.
+
+    First steps: `minding train cartpole_ppo`, `minding list`, `minding doctor`.
+    """
     ctx.obj = debug
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

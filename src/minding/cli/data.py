@@ -87,8 +87,11 @@ def record(
     trust: bool,
     **how: Any,
 ) -> None:
-    """Record environment steps of an agent, for offline learning. The agent is the one of the run folder RUN. `minding
-    train cartpole_bc policy.other.data=FOLDER` learns from the recorded data."""
+    """Record environment steps of an agent, for offline learning.
+
+    The agent is the one of the run folder RUN. `minding train cartpole_bc policy.other.data=FOLDER` learns from the
+    recorded data.
+    """
     _check_options(run, ckpt, out, **how)
     with bad_input():
         from minding.configs import compile_run
@@ -157,7 +160,10 @@ def _returns(found: Dataset) -> str:
 @data.command(cls=Command, examples=("data info runs/pendulum_sac/data",))
 @click.argument("folder", type=GivenPath())
 def info(folder: str) -> None:
-    """Describe recorded data. The description has sizes, spaces, returns, episode ends and the fingerprint."""
+    """Describe recorded data.
+
+    The description has sizes, spaces, returns, episode ends and the fingerprint.
+    """
     with bad_input():
         from minding.engine.data.dataset import load_dataset
         from minding.training.data_inspection import describe_dataset
@@ -171,7 +177,10 @@ def info(folder: str) -> None:
 @click.argument("folder", type=GivenPath())
 @out_option("FILE", "The picture; FOLDER.png by default.")
 def plot(folder: str, out: str | None) -> None:
-    """Draw recorded data. The picture has returns, lengths, actions, and the distribution of observations."""
+    """Draw recorded data.
+
+    The picture has returns, lengths, actions, and the distribution of observations.
+    """
     with bad_input():
         from minding.engine.data.dataset import load_dataset
         from minding.engine.run.plotting import check_format
@@ -219,8 +228,10 @@ _with_source_options = _with(
 @click.argument("source")
 @_with_source_options
 def check(source: str, **how: Any) -> int:
-    """Check data for faults; exit code 1 if there is one. SOURCE is a folder of recorded data, a Minari set or a D4RL
-    file (.hdf5)."""
+    """Check data for faults; exit code 1 if there is one.
+
+    SOURCE is a folder of recorded data, a Minari set or a D4RL file (.hdf5).
+    """
     with bad_input():
         from minding.engine.errors import DamagedDataError
         from minding.training.data_inspection import Finding, check_source
@@ -254,8 +265,10 @@ def convert(
     expert_return: float | None,
     **how: Any,
 ) -> None:
-    """Convert or join sets of data into a folder of recorded data. SOURCE is a folder of recorded data, a Minari set
-    (its folder, or its id on this machine) or a D4RL file (.hdf5)."""
+    """Convert or join sets of data into a folder of recorded data.
+
+    SOURCE is a folder of recorded data, a Minari set (its folder, or its id on this machine) or a D4RL file (.hdf5).
+    """
     with bad_input():
         from minding.engine.console import stderr
         from minding.training.conversion import Converted

@@ -16,8 +16,10 @@ Row = tuple[str, str, str]
 
 @command(examples=("doctor",))
 def doctor() -> int:
-    """Check the installation, and say how to fix each fault. The checks are versions, device, settings of the
-    environment, and a short self-test."""
+    """Check the installation, and say how to fix each fault.
+
+    The checks are versions, device, settings of the environment, and a short self-test.
+    """
     rows = [*_packages(), *_settings(), *_self_test()]
     print_table(f"Python {platform.python_version()} on {platform.platform()}", ("what", "found", "fix"), rows)
     faults = sum(fix not in ("ok", "") for _, _, fix in rows)

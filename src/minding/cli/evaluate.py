@@ -65,9 +65,12 @@ def evaluate(
     exported: str | None,
     trust: bool,
 ) -> None:
-    """Play episodes with a trained agent, and print their returns. The agent of the run folder RUN acts without
-    exploration. The command also prints the mean of the values that the environment reports at the end of episodes,
-    such as the winner (env.info_keys). If RUN is a folder of seeds, the agent of each seed plays."""
+    """Play episodes with a trained agent, and print their returns.
+
+    The agent of the run folder RUN acts without exploration. The command also prints the mean of the values that
+    the environment reports at the end of episodes, such as the winner (env.info_keys). If RUN is a folder of seeds,
+    the agent of each seed plays.
+    """
     with bad_input():
         from minding.configs import compile_saved
         from minding.engine.run.run_dir import run_folders
@@ -162,8 +165,11 @@ def record(
     model: str | None,
     trust: bool,
 ) -> None:
-    """Film episodes of a trained agent. The agent of the run folder RUN acts without exploration; all episodes are in
-    one file. If RUN is a folder of seeds, the seed with the highest final evaluation plays."""
+    """Film episodes of a trained agent.
+
+    The agent of the run folder RUN acts without exploration; all episodes are in one file. If RUN is a folder of
+    seeds, the seed with the highest final evaluation plays.
+    """
     with bad_input():
         from minding.configs import compile_saved
         from minding.engine.paths import absolute
@@ -209,9 +215,11 @@ def _final_return(run: RunDir) -> float:
 @out_option("FILE", "The file; RUN/policy.FORMAT by default.")
 @trust_option
 def export(run: str, file_format: str, ckpt: str | None, model: str | None, out: str | None, trust: bool) -> None:
-    """Write an agent to one file that acts without minding. The file takes raw observations and returns the actions of
-    the agent of the run folder RUN, without exploration. FILE.json describes its inputs and outputs; `minding docs
-    export` says how to load it."""
+    """Write an agent to one file that acts without minding.
+
+    The file takes raw observations and returns the actions of the agent of the run folder RUN, without exploration.
+    FILE.json describes its inputs and outputs; `minding docs export` says how to load it.
+    """
     with bad_input():
         from minding.configs import compile_saved
         from minding.engine.run.run_dir import RunDir
@@ -263,9 +271,11 @@ def play(
     model: str | None,
     trust: bool,
 ) -> None:
-    """Play a board game against an agent, in the terminal. Moves may also come through a pipe. A move is the number of
-    an action. `undo` takes back your last move and the reply, `hint` shows the move that the agent would play, `quit`
-    or the end of the input ends the game."""
+    """Play a board game against an agent, in the terminal.
+
+    Moves may also come through a pipe. A move is the number of an action. `undo` takes back your last move and the
+    reply, `hint` shows the move that the agent would play, `quit` or the end of the input ends the game.
+    """
     with bad_input():
         from minding.engine.run.run_dir import RunDir
         from minding.training.board_table import BoardAgent, Table, board_game_of, opponent_named

@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 @command("list", examples=("list algorithms", "list cartpole_ppo"))
 @click.argument("what", required=False)
 def list_known(what: str | None) -> None:
-    """List the presets, algorithms, environments and middleware. Without WHAT, print an overview that fits on a screen.
-    WHAT is presets, algorithms, environments or middleware, for one line per entry; or the name of an entry, or of a
-    family of environments, for its details, such as all settings of an algorithm."""
+    """List the presets, algorithms, environments and middleware.
+
+    Without WHAT, print an overview that fits on a screen. WHAT is presets, algorithms, environments or middleware,
+    for one line per entry; or the name of an entry, or of a family of environments, for its details, such as all
+    settings of an algorithm.
+    """
     with bad_input():
         if what is None:
             _overview()
@@ -274,9 +277,11 @@ def pages() -> dict[str, Path]:
 @command("docs", examples=("docs", "docs tutorial", "docs ppo"))
 @click.argument("topic", required=False)
 def docs(topic: str | None) -> None:
-    """Print a page of the documentation. TOPIC is the name of a page; a page of a folder may be named without the
-    folder, such as ppo for algorithms/ppo. Without TOPIC, the command prints all names. In a pipe it prints the page as
-    it is, in Markdown."""
+    """Print a page of the documentation.
+
+    TOPIC is the name of a page; a page of a folder may be named without the folder, such as ppo for algorithms/ppo.
+    Without TOPIC, the command prints all names. In a pipe it prints the page as it is, in Markdown.
+    """
     with bad_input():
         from minding.engine.errors import ConfigError, nearest
 

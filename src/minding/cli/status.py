@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 @command(examples=("status runs/cartpole_ppo", "status runs/cartpole_ppo-seeds"))
 @click.argument("run", type=RunFolder())
 def status(run: str) -> None:
-    """Print the progress of a run, and the state of its workers. This also works for a run that has ended, or whose
-    process was killed. A folder of seeds stands for the runs in it. The same data are in RUN/status.json, which a run
-    rewrites with its rows of metrics, at most once a second."""
+    """Print the progress of a run, and the state of its workers.
+
+    This also works for a run that has ended, or whose process was killed. A folder of seeds stands for the runs in
+    it. The same data are in RUN/status.json, which a run rewrites with its rows of metrics, at most once a second.
+    """
     with bad_input():
         from minding.engine.run.run_dir import RunDir, run_folders
         from minding.engine.run.status import read_status
@@ -95,9 +97,12 @@ def _when(written: float) -> str:
     "--unpin", type=COUNT, multiple=True, metavar="N", help="Unpin this version: it may be deleted like the others."
 )
 def pool(run: str, pin: tuple[int, ...], unpin: tuple[int, ...]) -> None:
-    """List and pin the versions of a policy that a run keeps. This also works while the run trains. A run with the
-    setting pool.freq=N adds a version of its policy every N iterations, and with each evaluation. `minding eval`,
-    `record`, `export` and `play` take one of them with --model."""
+    """List and pin the versions of a policy that a run keeps.
+
+    This also works while the run trains.
+    A run with the setting pool.freq=N adds a version of its policy every N iterations, and with each evaluation.
+    `minding eval`, `record`, `export` and `play` take one of them with --model.
+    """
     with bad_input():
         from minding.engine.run.pool import ModelPool
         from minding.engine.run.run_dir import RunDir

@@ -173,9 +173,11 @@ def _resumable(cfg: Config) -> RunDir | None:
 @trust_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool) -> int:
-    """Continue a run from its newest undamaged checkpoint. KEY=VALUE changes a setting for the rest of the run in the
-    folder RUN. Settings that define a run, such as seed, environment and network, cannot change: see `minding docs
-    reliability`."""
+    """Continue a run from its newest undamaged checkpoint.
+
+    KEY=VALUE changes a setting for the rest of the run in the folder RUN. Settings that define a run, such as seed,
+    environment and network, cannot change: see `minding docs reliability`.
+    """
     with bad_input():
         from minding import training
         from minding.configs import compile_run

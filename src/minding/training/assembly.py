@@ -60,12 +60,7 @@ def make_policy(cfg: Config, modes: Sequence[str] = ("collect", "learn", "eval")
 
 def join_msrun(cfg: Config) -> bool:
     """Joins the other learners if MindSpore's ``msrun`` has started this process; returns whether it is the main one.
-
-    In every other process this returns at the end of the run, and the process has nothing more to do.
-
-    Raises:
-      ConfigError: ``lanes.learners`` is not the number of processes.
-    """
+    In every other process this returns at the end of the run, and the process has nothing more to do."""
     size = collectives.started_by_msrun()
     if size is None or size == 1:
         return True

@@ -41,12 +41,8 @@ class Evaluation:
 
     @classmethod
     def of(cls, episodes: Sequence[EpisodeEnd], cfg: Config | None = None) -> Evaluation:
-        """Summarizes episodes.
-
-        Args:
-          episodes: the episodes, at least one.
-          cfg: the configuration of the run, which says whether the episodes are games against opponents.
-        """
+        """Summarizes episodes, at least one; `cfg`: the configuration of the run, which says whether they are games
+        against opponents."""
         means, opponents = info_means(episodes), () if cfg is None else opponents_of(cfg)
         return cls(
             tuple(end.episode_return for end in episodes),

@@ -91,14 +91,8 @@ def record_random(
     references: References | None = None,
     report: Callable[[int], None] = lambda done: None,
 ) -> Dataset:
-    """Records random actions, and saves them.
-
-    Args:
-      cfg: compiled configuration with the environment; the other arguments are as in `record_data`.
-
-    Raises:
-      ConfigError, DataError: as for `check_recordable`, or the folder exists or cannot be written.
-    """
+    """Records random actions, and saves them, in the environment of a compiled configuration; the other arguments are
+    as in `record_data`."""
     check_recordable(cfg)
     seed = cfg.seed if seed is None else seed
     env = make_evaluator_env(Config({**cfg, "seed": seed}), "env.record")
@@ -131,12 +125,8 @@ def _record(
 
 
 def check_recordable(cfg: Config) -> None:
-    """Refuses a run whose steps cannot be recorded, before anything is loaded or played.
-
-    Raises:
-      ConfigError: if the run has no environment.
-      DataError: if several agents act in the environment.
-    """
+    """Refuses a run whose steps cannot be recorded, without an environment or with several agents in it, before
+    anything is loaded or played."""
     check_playable(cfg.env)
     spec = cfg.env.spec
     if "agents" in spec:

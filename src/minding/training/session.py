@@ -218,13 +218,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
     @computing()
     @anchored()
     def run(self, until: int | None = None) -> str:
-        """Runs iterations until the clock reaches `until`, or another limit of the configuration ends the run.
-
-        Args:
-          until: step of the run's clock; the run's own end by default.
-        Returns:
-          The reason for the end, see `Summary.stop_reason`.
-        """
+        """Runs iterations until the clock reaches `until`, the run's own end by default, or another limit of the
+        configuration ends the run; returns the reason for the end, see `Summary.stop_reason`."""
         cfg, unit = self.cfg, run_length(self.cfg).unit
         limit = run_length(cfg).steps if until is None else until
         self._checker.limit(f"max_{unit}", limit)

@@ -23,13 +23,8 @@ _ACTS = {path: what for path, what in _LEARNED.items() if path in POLICY}
 
 
 def check_begin(cfg: Config) -> None:
-    """Refuses a `run.begin_from` that this run cannot start from; reads manifests only.
-
-    Raises:
-      ConfigError: `run.begin_from` is neither a run folder with a checkpoint nor a folder that `Agent.save` wrote, or
-        that run has learned from episodes that this run holds out.
-      CheckpointError: that run has another algorithm, network, observation space or action space.
-    """
+    """Refuses a `run.begin_from` that this run cannot start from: without a checkpoint, of another algorithm, network
+    or space, or which has learned from episodes that this run holds out; reads manifests only."""
     if cfg.run.begin_from is None:
         return
     run = _run(cfg)
