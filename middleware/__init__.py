@@ -23,7 +23,8 @@ from minding.middleware.rollout_queue import rollout_queue
 from minding.middleware.self_play import SelfPlayCollector, symmetry_enhancer
 from minding.middleware.termination_checker import termination_checker
 from minding.middleware.timers import epoch_timer, reward_timer
-from minding.middleware.trainer import multistep_trainer, trainer, trajectory_trainer
+from minding.middleware.trainer import multistep_trainer, trainer
+from minding.middleware.trajectory_trainer import trajectory_trainer
 
 __all__ = [
     "CkptSaver",

@@ -59,32 +59,25 @@ class gae_estimator:
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Computes the advantages of the iteration."""
-        ctx.train_data = rows_with_advantages(
-            rollout_in(ctx, "gae_estimator"),
-            gamma=self._gamma,
-            gae_lambda=self._gae_lambda,
-            team_outlives=self._team_outlives,
-        )
+        rollout = rollout_in(ctx, "gae_estimator")
+        ctx.train_data = rows_with_advantages(rollout, self._gamma, self._gae_lambda, self._team_outlives)
 
 
-def rows_with_advantages(
-    rollout: Rollout, *, gamma: float, gae_lambda: float, team_outlives: bool = False
-) -> dict[str, Array]:
+def rows_with_advantages(rollout: Rollout, gamma: float, gae_lambda: float, outlives: bool = False) -> dict[str, Array]:
     """All rows of a rollout, with `advantage`, `return` (by `engine.data.returns.gae`) and `valid`. With several
     agents, each has its own advantages and rows. For an agent that leaves early, leaving is a true end; rows of absent
     agents are not valid."""
     value, terminated, cut = rollout.record["value"], rollout.terminated, rollout.cut()
     valid = np.ones(rollout.shape, np.bool_) if rollout.valid is None else rollout.valid
     axes = value.ndim
-    if axes > 2 and team_outlives and rollout.reward.ndim == 2:
+    if axes > 2 and outlives and rollout.reward.ndim == 2:
         valid = over_agents(valid, value.shape, "valid")
     elif axes > 2:
         # Leaving ends an agent's trajectory, and the rows of absent agents are not used.
         left = rollout.left()
         terminated, cut = terminated[..., None] | left, cut[..., None] | left
         valid = valid[..., None] & alive_agents(rollout.obs)
-    learn = {"gamma": gamma, "gae_lambda": gae_lambda}
-    advantage = gae(rollout.reward, value, rollout.next_value(), terminated, cut, **learn)
+    advantage = gae(rollout.reward, value, rollout.next_value(), terminated, cut, gamma=gamma, gae_lambda=gae_lambda)
     columns: dict[str, Array] = {
         **_named_obs(rollout.obs, axes),
         **acted(rollout),

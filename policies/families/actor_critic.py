@@ -36,8 +36,7 @@ def moments(x: Array, counted: Array | None = None) -> tuple[Array, Array]:
 
 
 def standardized(x: Array, counted: Array | None = None) -> Array:
-    """Each row of x ``(K, R)`` with zero mean and unit variance; for the arguments and for rows with a single number
-    that counts, see `moments`."""
+    """Each row of x ``(K, R)`` with zero mean and unit variance, see `moments`."""
     # If a number becomes infinite here, the loss does too, and its error says more.
     with np.errstate(over="ignore", invalid="ignore"):
         mean, std = moments(x, counted)

@@ -64,23 +64,14 @@ class GradientStep(nn.Cell):
         return primitives.named(self.metrics[: len(values)], values)
 
     def action_value(self, action, obs):
-        """Q(s, a) under the current parameters, float32 (B,), for evaluation on recorded data.
-
-        Args:
-          action: actions (B, *shape), in the policy's own units.
-          obs: leaves of the observations, (B, ...) each.
-        """
+        """Q(s, a) under the current parameters, float32 (B,), for evaluation on recorded data: actions (B, *shape) in
+        the policy's own units, leaves (B, ...) of the observations."""
         raise NotImplementedError
 
     def proximal(self, rows):
-        """Values of all R rows under the parameters before the first step, by name, (R,) each.
-
-        This is called if the policy passes an input `ALL_ROWS`, int32 with the R indices in order. The batch of
-        `construct` then contains the values of its own rows, under the names `proximal_names`.
-
-        Args:
-          rows: by name: the input `ALL_ROWS` as `index`, and the fields of these rows.
-        """
+        """Values of all R rows under the parameters before the first step, by name, (R,) each, for the batches of
+        `construct`, under the names `proximal_names`. Called if the policy passes an input `ALL_ROWS`, int32 with the R
+        indices in order, as `index` of `rows`, beside their fields."""
         raise NotImplementedError
 
 

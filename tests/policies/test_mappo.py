@@ -398,7 +398,7 @@ def test_a_teams_later_reward_belongs_to_who_has_left(team_reward):
         last_value=np.zeros((1, 2), np.float32),
         final_value=np.full((1, 2), 99.0, np.float32),
     )
-    data = rows_with_advantages(rollout, gamma=0.5, gae_lambda=1.0, team_outlives=True)
+    data = rows_with_advantages(rollout, gamma=0.5, gae_lambda=1.0, outlives=True)
     returns, valid = data["return"].reshape(3, 2), data["valid"].reshape(3, 2)
     if team_reward:
         assert valid.all()
