@@ -122,8 +122,8 @@ class DecisionTransformer(BasePolicy):
         steps = {} if batch.valid is not None else {VALID: np.ones(batch.index.shape, np.float32)}
         return Inputs(steps, self.constants(progress))
 
-    def _take_recorded(self, recorded: Recorded) -> None:
-        super()._take_recorded(recorded)
+    def take_recorded(self, recorded: Recorded) -> None:
+        super().take_recorded(recorded)
         if self.net.scale.asnumpy()[0]:
             return
         target, returns = self.cfg.eval.target_return, recorded.returns

@@ -38,7 +38,7 @@ def agent(tmp_path, algorithm="ppo", *settings, **keys):
 @pytest.mark.parametrize(("encoder", "in_numpy"), [("Plain", False), ("Both", True), ("Layered", True)])
 def test_an_encoder_trains_resumes_and_is_loaded(encoder, in_numpy, tmp_path):
     made = agent(tmp_path, encoder=f"own_parts:{encoder}")
-    assert made.policy.acts_in_numpy == in_numpy
+    assert made.policy.acting.in_numpy == in_numpy
     before = made.policy.net.encoder.cell.weight.weight.asnumpy().copy()
     made.learn(128)
     assert not np.array_equal(made.policy.net.encoder.cell.weight.weight.asnumpy(), before)
@@ -52,7 +52,7 @@ def test_an_encoder_trains_resumes_and_is_loaded(encoder, in_numpy, tmp_path):
 
 
 def test_a_numpy_form_with_copied_weights_is_not_used(tmp_path, caplog):
-    assert not agent(tmp_path, encoder="own_parts:Copied").policy.acts_in_numpy
+    assert not agent(tmp_path, encoder="own_parts:Copied").policy.acting.in_numpy
     assert "holds copies of parameters. Learning changes them in place" in caplog.text
     with pytest.raises(ConfigError, match=r"holds copies of parameters.*: use 'auto' or 'graph'"):
         agent(tmp_path, "ppo", "policy.collect.backend=numpy", encoder="own_parts:Copied").policy  # noqa: B018
@@ -157,7 +157,7 @@ def test_encoders_that_do_not_fit_are_refused(encoder, message, tmp_path):
 
 @pytest.mark.parametrize(("encoder", "message"), [("BrokenForm", "the NumPy form failed"), ("NoForm", "`host` failed")])
 def test_a_failing_numpy_form_is_told_with_its_place(encoder, message, tmp_path, caplog):
-    assert not agent(tmp_path, encoder=f"own_parts:{encoder}").policy.acts_in_numpy
+    assert not agent(tmp_path, encoder=f"own_parts:{encoder}").policy.acting.in_numpy
     assert re.search(rf"{message}: .*own_parts.py:\d+ in ", caplog.text)
 
 

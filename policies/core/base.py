@@ -13,7 +13,6 @@ import numpy as np
 from minding.engine.config.compiler import schema_defaults
 from minding.engine.config.config import Config
 from minding.engine.data.actions import action_field
-from minding.engine.data.agent_axis import num_agents
 from minding.engine.data.batch import VALID, Field, IndexedBatch, Recorded
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.rewards import RewardScale
@@ -24,10 +23,8 @@ from minding.engine.seeding import SeedStreams, generator_state, restore_generat
 from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies import Algorithm, algorithm_of, get_algorithm
 from minding.policies.acting.actors import Actor, Network, SamplingActor
-from minding.policies.acting.memory import Memory
-from minding.policies.acting.team_actors import SharedActor
-from minding.policies.core.acting_network import GraphNetwork, acting_network, check_network
-from minding.policies.core.modes import CollectView, EvalView, LearnView, View, dumps, graph_view, host_view, loads
+from minding.policies.core.acting_network import check_network
+from minding.policies.core.modes import Acting, CollectView, EvalView, LearnView
 from minding.policies.core.prepare_process import prepare
 from minding.policies.core.weights import Weights
 from minding.policies.learning.learners import DividedUpdate, is_main, learners_of
@@ -37,8 +34,6 @@ from minding.policies.learning.update import LearnGuard, Update
 from minding.policies.networks.encoder import RandomShift
 from minding.policies.networks.fused import fuse_layers
 
-_BLOCK = 1 << 16
-"""Number of recorded rows whose observations are added to the moments at a time."""
 MODES = ("collect", "learn", "eval")
 
 
@@ -62,7 +57,8 @@ class BasePolicy:
       net: the cell that acts, as a part of `root`, the cell with all state.
       weights: the parameters of `root` by name, and the moments of its observations.
       reward_scale: scaling of the rewards for learning.
-      actors: one actor per acting mode, by mode name; each has its own memory of its own environments.
+      acting, actors: what acts, and one actor per acting mode, by mode name, with its own memory of its own
+        environments.
     """
 
     name: str
@@ -124,10 +120,8 @@ class BasePolicy:
             fuse_layers(self.root)
         self.weights = Weights(self.name, self.net, self.root)
         self.params, self.normalizers = self.weights.params, self.weights.normalizers
-        self._acting_network = acting_network(
-            self.net, self.cfg.collect.backend, f"{self.name}.act", self.acting_leaves
-        )
-        self.actors = {mode: self._actor_of_mode(mode, streams) for mode in ("collect", "eval")}
+        self.acting = Acting(self)
+        self.actors = self.acting.actors
         self._guard = LearnGuard(self.name, self.cfg.learn.on_nan, self)
 
     # Defined by the algorithm.
@@ -197,7 +191,8 @@ class BasePolicy:
 
     @functools.cached_property
     def collect_mode(self) -> CollectView:
-        return self._acting(CollectView)
+        self._require("collect")
+        return self.acting.view(CollectView)
 
     @functools.cached_property
     def learn_mode(self) -> LearnView:
@@ -209,7 +204,8 @@ class BasePolicy:
 
     @functools.cached_property
     def eval_mode(self) -> EvalView:
-        return self._acting(EvalView)
+        self._require("eval")
+        return self.acting.view(EvalView)
 
     @classmethod
     def config_schema(cls) -> dict[str, Any]:
@@ -226,46 +222,6 @@ class BasePolicy:
                 f"{type(self).__name__} was built for {', '.join(self.modes)}; {mode}_mode needs modes=(..., {mode!r})"
             )
 
-    def _actor_of_mode(self, mode: str, streams: SeedStreams) -> Actor:
-        # Evaluation draws nothing.
-        actor = self.make_actor(self._acting_network, streams.generator("policy.act"))
-        if self.net.memory_size:
-            actor.memory = Memory(self.net.memory_size, f"{self.name}.{mode}_mode")
-        return actor
-
-    # Acting in other processes.
-
-    def _acting(self, mode: type[View]) -> View:
-        """A mode that acts in all environments; several agents share one actor."""
-        self._require(mode.name)
-        own, agents = self.actors[mode.name], num_agents(self.spec)
-        actor = own if agents is None else SharedActor(own, agents)
-        if isinstance(own.network, GraphNetwork):
-            return graph_view(mode, actor, self)
-        return host_view(mode, actor, self.weights.live(), self.config.seed, frozenset(self.net.shared_outputs))
-
-    def own_actor(self) -> Actor | SharedActor:
-        """A new actor that follows this policy's learning, with a memory and a random stream of its own. One that
-        computes in NumPy shares only the memory of the parameters with the policy."""
-        if self.acts_in_numpy:
-            weights = self.weights.live()
-            actor: Actor = loads(dumps(self.actors["eval"], weights), weights)
-        else:
-            actor = self.new_actor("eval")
-        actor.rng = SeedStreams(self.config.seed).generator("policy.own")
-        actor.reset()
-        agents = num_agents(self.spec)
-        return actor if agents is None else SharedActor(actor, agents)
-
-    def new_actor(self, mode: str) -> Actor:
-        """A new actor for a mode, on the same network."""
-        return self._actor_of_mode(mode, SeedStreams(self.config.seed))
-
-    @property
-    def acts_in_numpy(self) -> bool:
-        """Whether acting needs no compiled graph."""
-        return not isinstance(self.actors["eval"].network, GraphNetwork)
-
     # Learning.
 
     @flush_denormals
@@ -281,7 +237,7 @@ class BasePolicy:
         """
         shares = np.clip(np.atleast_1d(progress), 0.0, 1.0)
         if batch.recorded is not None:
-            self._take_recorded(batch.recorded)
+            self.take_recorded(batch.recorded)
         before = self._guard.state()
         inputs, optim = self.inputs(batch, float(shares[0])).rescaled(self.reward_scale), self.root.optim
         if self.root.augment is not None:
@@ -340,16 +296,15 @@ class BasePolicy:
         """A field of the rows of a batch, ``(*index.shape, ...)``."""
         return batch.layout.read(batch.tables.host, name)[batch.index]
 
-    def _take_recorded(self, recorded: Recorded) -> None:
-        """Before the first step, sets the moments and the scale of rewards to those of all recorded steps. In a resumed
-        run, or for a policy that is trained further, both already exist and stay unchanged, because the weights were
-        learned with them."""
+    def take_recorded(self, recorded: Recorded) -> None:
+        """Before the first step on recorded data, takes what follows from all of them."""
         self.reward_scale.take(recorded.returns)
-        empty = [field for field, normalizer in self.normalizers.values() if not normalizer.moments.count]
-        blocks = range(0, recorded.steps if empty else 0, _BLOCK)
-        for start in blocks:
-            rows = np.arange(start, min(start + _BLOCK, recorded.steps))
-            self.weights.observe({field: recorded.read(field, rows) for field in empty})
+        self.weights.take(recorded)
+
+    @property
+    def observed_fields(self) -> set[str]:
+        """Names of the row fields that `observe` reads."""
+        return {*self.weights.observed_fields}
 
     def observe(self, rows: Mapping[str, Array]) -> None:
         """Adds the observations of rows to the moments. Each visited row is to be counted once: on-policy algorithms
@@ -358,12 +313,7 @@ class BasePolicy:
         Args:
           rows: fields of rows ``(n, ...)`` by name, those of normalized observations among them.
         """
-        self.weights.observe({field: self.observations(field, rows) for field, _ in self.normalizers.values()})
-
-    @property
-    def observed_fields(self) -> set[str]:
-        """Names of the row fields that `observe` reads."""
-        return {field for field, _ in self.normalizers.values()}
+        self.weights.observe({field: self.observations(field, rows) for field in self.weights.observed_fields})
 
     def observations(self, field: str, rows: Mapping[str, Array]) -> Array:
         """The observations ``(m, ...)`` in a field of rows."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from minding.engine.config.named import module_of
+from minding.engine.data.batch import Recorded
 from minding.engine.data.statistics import RunningMoments
 from minding.engine.errors import CheckpointError
 from minding.engine.process import runtime
@@ -17,6 +18,8 @@ from minding.policies.networks.encoder import normalizers_of
 
 _NET, _TARGET, _MOMENTS = "net.", "target.", "moments."
 """Prefixes of the names of parameters and of saved moments."""
+_BLOCK = 1 << 16
+"""Number of recorded rows whose observations are added to the moments at a time."""
 _OTHER_NETWORK = (
     "it belongs to another network; build the policy from the config.yaml of the run that saved it, with the same code"
 )
@@ -48,6 +51,19 @@ class Weights:
         for field, normalizer in self.normalizers.values():
             if field in moments:
                 normalizer.merge(moments[field])
+
+    @property
+    def observed_fields(self) -> list[str]:
+        """Names of the row fields of which there are moments."""
+        return list(dict.fromkeys(field for field, _ in self.normalizers.values()))
+
+    def take(self, recorded: Recorded) -> None:
+        """Before the first step, sets the moments to those of all recorded steps. In a resumed run, or for a policy
+        that is trained further, they already exist and stay unchanged, because the weights were learned with them."""
+        empty = [field for field, normalizer in self.normalizers.values() if not normalizer.moments.count]
+        for start in range(0, recorded.steps if empty else 0, _BLOCK):
+            rows = np.arange(start, min(start + _BLOCK, recorded.steps))
+            self.observe({field: recorded.read(field, rows) for field in empty})
 
     def give_moments(self, root: nn.Cell) -> None:
         """Gives the normalizers of another root cell, by row field, the moments of these."""

@@ -97,7 +97,7 @@ class AIRL(RecordedReward):
 
     @classmethod
     def of(cls, cfg: Any, dataset: Dataset, policy: Any) -> AIRL:
-        return cls(cfg, dataset, policy.own_actor().log_prob)
+        return cls(cfg, dataset, policy.acting.own_actor().log_prob)
 
     def make_root(self, cfg: Any, rng: np.random.Generator) -> AIRLCell:
         net = ShapedReward(self.spec, cfg.policy.model, self.cfg, cfg.policy.learn.gamma, rng)

@@ -115,7 +115,7 @@ def test_search_gets_logits_and_values_in_numpy_and_from_a_graph(each):
     policy, values = each.policy, rows_of(each)
     obs = {"observation": values["obs.observation"], "action_mask": values["obs.action_mask"]}
     logits, v = np_network(policy, values)
-    assert policy.acts_in_numpy
+    assert policy.acting.in_numpy
     found = policy.eval_mode.predict(obs)
     legal = np.isfinite(logits)
     np.testing.assert_allclose(found["logits"][legal], logits[legal], atol=1e-5)

@@ -50,8 +50,8 @@ class Player:
         # Turns rows into the trees that a Tuple or Dict has.
         self._codec = ActionTree(cfg.env.spec.env_action) if "tree" in cfg.env.spec.env_action else None
         self._eps = cfg.policy.other.eps.end if "eps" in cfg.policy.other else None
-        self._actor = policy.own_actor()
-        self._thread = None if policy.acts_in_numpy else threading.get_ident()
+        self._actor = policy.acting.own_actor()
+        self._thread = None if policy.acting.in_numpy else threading.get_ident()
         self._name = cfg.policy.type
 
     def _ask_environment(self, cfg: Config) -> None:
