@@ -25,7 +25,7 @@ from minding.envs.random_play import SEED, RandomPlay, Trial, replay_difference,
 from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.actions import is_bounded
-from minding.envs.spaces.team_space import agents_space
+from minding.envs.spaces.info import agents_space
 from minding.envs.spec import describe_made, episode_limit, undeclared_mask
 
 _IMAGE_SIZE = 256

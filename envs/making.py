@@ -32,8 +32,8 @@ from minding.envs.random_play import replay_difference
 from minding.envs.single.env_objects import AnyVectorEnv, GivenVector
 from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.wrappers import AnyEnv
+from minding.envs.spaces.info import agents_space
 from minding.envs.spaces.layout import ObsLayout
-from minding.envs.spaces.team_space import agents_space
 from minding.envs.spec import describe_spaces, undeclared_mask
 
 _log = logging.getLogger("minding.envs")
@@ -176,7 +176,7 @@ class ManagerFactory:
 
         def source(num_envs: int, restart: bool) -> Source:
             if backend == "sync":
-                from minding.envs.backends.local import LocalSource
+                from minding.envs.backends.source import LocalSource
 
                 return LocalSource(factory, layout, adapter, num_envs, seed, restart)
             from minding.envs.backends.processes import ProcessSource, WorkerOptions

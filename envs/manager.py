@@ -19,8 +19,7 @@ from minding.envs.config import env_settings
 from minding.envs.normalize import CLIP, RewardScaler, ScaleMeter
 from minding.envs.single.wrappers import join_vector_actions
 from minding.envs.spaces.actions import describe_actions
-from minding.envs.spaces.info import probe
-from minding.envs.spaces.team_space import agents_space
+from minding.envs.spaces.info import agents_space, probe
 
 _log = logging.getLogger("minding.envs")
 

@@ -17,9 +17,8 @@ from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.parallel_envs import AgentsEnv, info_of
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.actions import CompositeSpace, describe_actions, policy_action_space
-from minding.envs.spaces.info import INFO, Masks, WithInfo
+from minding.envs.spaces.info import INFO, AgentsSpace, Masks, WithInfo, agents_space
 from minding.envs.spaces.layout import ObsLayout
-from minding.envs.spaces.team_space import AgentsSpace, agents_space
 
 # The bounds of larger boxes (images) are described by one pair of numbers.
 _MAX_LISTED_BOUNDS = 64

@@ -10,7 +10,7 @@ from gymnasium.vector.utils import batch_space
 
 from minding.engine.errors import SpaceError
 from minding.engine.types import Array
-from minding.envs.spaces.team_space import AgentsSpace
+from minding.envs.spaces.info import AgentsSpace
 
 
 class GameVector(VectorEnv[Any, Array, Array]):  # type: ignore[misc]

@@ -35,8 +35,7 @@ from minding.envs.single.parallel_envs import AgentOptions, AgentsEnv
 from minding.envs.single.rendering import choose_renderer
 from minding.envs.single.shared_instance import Turn
 from minding.envs.single.wrappers import AnyEnv, join_actions, wrap
-from minding.envs.spaces.info import InfoForm, JoinInfo, probe
-from minding.envs.spaces.team_space import agents_space
+from minding.envs.spaces.info import InfoForm, JoinInfo, agents_space, probe
 
 # Packages that register the ids with a prefix, as prefix -> (module, distribution, extra).
 _PROVIDERS = {

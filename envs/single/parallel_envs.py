@@ -22,9 +22,8 @@ from minding.envs.guards.answers import FLAGS, InterfaceError, as_flag, as_info,
 from minding.envs.guards.faults import describe
 from minding.envs.guards.values import PLAIN, as_reward
 from minding.envs.spaces.actions import JoinedActions, as_multi_discrete, describe_actions, without_placeholders
-from minding.envs.spaces.info import action_counts
+from minding.envs.spaces.info import AgentsSpace, Team, action_counts
 from minding.envs.spaces.padding import OwnAction, common_action, common_observation, fill_up, legal_entries
-from minding.envs.spaces.team_space import AgentsSpace, Team
 
 
 def entry_of(infos: Mapping[str, Any], agent: str, key: str) -> Any:

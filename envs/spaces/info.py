@@ -3,7 +3,7 @@
 The observation and the info of a step become one value, whose space is `WithInfo`. An `action_mask` becomes an entry of
 the observation (see `engine.data.observation`); other keys stay beside the observation. After a reset only the mask has
 values: the other keys describe a step, and are zero. So are keys that only some steps have, such as the last one of an
-episode, in the other steps.
+episode, in the other steps. Several agents have an `AgentsSpace`.
 """
 
 import contextlib
@@ -18,13 +18,14 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
 
+from minding.engine.data.agent_axis import ALIVE, STATE
 from minding.engine.data.observation import ACTION_MASK, OBSERVATION, random_legal, with_mask
 from minding.engine.errors import ConfigError, ShapeError, SpaceError, nearest
 from minding.engine.types import Array
 from minding.envs.guards.answers import FLAGS, InterfaceError, as_info, brief, reset_answer, step_answer
 from minding.envs.spaces.actions import JoinedActions, as_multi_discrete, describe_actions, without_placeholders
-from minding.envs.spaces.team_space import agents_space
 
 INFO = "info"
 _METHOD = "action_masks"
@@ -295,3 +296,40 @@ def _entry(info: Mapping[str, Any], key: str) -> Any:
 def _missing(name: str, key: str, where: str, info: Mapping[str, Any]) -> str:
     known = ", ".join(map(repr, info)) or "nothing"
     return f"env.info_keys: {name} gave no {key!r} in the info of {where}{nearest(key, info)}; it gave {known}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Team:
+    """The agents of an environment."""
+
+    names: tuple[str, ...]
+    observations: tuple[spaces.Dict, ...]
+    actions: tuple[spaces.Space[Any], ...]
+    one_reward: bool = False
+    shared_info: tuple[str, ...] = ()
+
+
+class AgentsSpace(spaces.Dict):
+    """Observations of all agents, ``(M, ...)`` each, with `ALIVE` and, if asked for, `STATE`."""
+
+    def __init__(
+        self, team: Team, observation: spaces.Dict, action: spaces.Space[Any], state: spaces.Space[Any] | None
+    ) -> None:
+        self.team, self.names = team, team.names
+        self.one_observation, self.one_action = observation, action
+        self.state = state
+        entries = {key: batch_space(space, len(team.names)) for key, space in observation.spaces.items()}
+        entries[ALIVE] = spaces.Box(0, 1, (len(team.names),), np.bool_)
+        super().__init__(entries if state is None else {**entries, STATE: state})
+
+    @property
+    def reward_shape(self) -> tuple[int, ...]:
+        """Shape of the reward of one step: ``()`` if all agents have one reward, else ``(M,)``."""
+        return () if self.team.one_reward else (len(self.names),)
+
+
+def agents_space(space: spaces.Space[Any] | None) -> AgentsSpace | None:
+    """The space of several agents: `space` or, if declared info has joined it, its observation; None for one agent."""
+    if isinstance(space, spaces.Dict) and not isinstance(space, AgentsSpace):
+        space = space.spaces.get(OBSERVATION, space)
+    return space if isinstance(space, AgentsSpace) else None

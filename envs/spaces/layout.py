@@ -12,8 +12,7 @@ from minding.engine.data.agent_axis import ALIVE, STATE
 from minding.engine.data.observation import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ShapeError, SpaceError
 from minding.engine.types import Array, Obs
-from minding.envs.spaces.info import INFO, WithInfo, action_counts
-from minding.envs.spaces.team_space import AgentsSpace
+from minding.envs.spaces.info import INFO, AgentsSpace, WithInfo, action_counts
 
 _FLOAT32_SQUARED = 1e76
 # An entry with such a name would hide the method in trees and configurations.

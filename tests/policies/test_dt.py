@@ -35,7 +35,7 @@ built, bench = kit.benches("dt", count=STEPS * COUNT, learn={"learning_rate": 0.
 def taught(bench):
     """A policy that was told of data, whose actions differ from 0."""
     recorded = Recorded(2, np.array([-8.0, 4.0]), lambda name, rows: np.zeros(0))
-    bench.policy._take_recorded(recorded)
+    bench.policy.take_recorded(recorded)
     bench.policy.params["net.head.linear.weight"].asnumpy()[...] *= 40.0
     return bench
 
@@ -112,7 +112,7 @@ def test_the_target_is_the_best_return_or_the_settings(taught):
 
 def test_data_without_a_whole_episode_have_no_return_to_ask_for(bench):
     with pytest.raises(ConfigError, match="no recorded episode ends"):
-        bench.policy._take_recorded(Recorded(2, np.zeros(0), lambda name, rows: np.zeros(0)))
+        bench.policy.take_recorded(Recorded(2, np.zeros(0), lambda name, rows: np.zeros(0)))
 
 
 @pytest.mark.parametrize("reward", [np.nan, 1e39, None, "x", [1.0, [2.0]]])

@@ -43,7 +43,7 @@ def host_class() -> type[Any]:
             # An actor finds modules beside the script and in the current folder only.
             sys.path += [entry for entry in path if entry not in sys.path]
             from minding.engine.lanes.ray.actor import Serving
-            from minding.engine.lanes.ray.code import unpack
+            from minding.engine.lanes.ray.machines import unpack
 
             if code is not None:
                 sys.path.append(unpack(code))

@@ -29,9 +29,8 @@ from minding.engine.errors import LaneError
 from minding.engine.lanes.options import KINDS, LOCAL, cores
 from minding.engine.lanes.ray.actor import ActorPort, host_class
 from minding.engine.lanes.ray.cluster import JoinedCluster, LocalCluster
-from minding.engine.lanes.ray.code import pack
 from minding.engine.lanes.ray.guard import Guard
-from minding.engine.lanes.ray.machines import Places, check_resources, inspect, is_placed, wanted_place
+from minding.engine.lanes.ray.machines import Places, check_resources, inspect, is_placed, pack, wanted_place
 from minding.engine.lanes.threads import CopiedWeights
 from minding.engine.lanes.transport import STARTING, Answer, ChannelClosed, Port, Snapshot, WeightStore, serialize
 from minding.engine.types import Array

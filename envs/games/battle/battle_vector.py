@@ -22,7 +22,7 @@ from minding.envs.games.battle.rules import (
 )
 from minding.envs.games.game_vector import AgentsVector
 from minding.envs.single.smac import SHARED_INFO, agent_names
-from minding.envs.spaces.team_space import AgentsSpace, Team
+from minding.envs.spaces.info import AgentsSpace, Team
 
 
 class UnitsVector(AgentsVector):

@@ -11,7 +11,7 @@ from minding.engine.types import Array
 from minding.envs.games.game_vector import AgentsVector
 from minding.envs.games.particles.physics import Worlds, distances
 from minding.envs.games.particles.scenarios import Scenario, Sight
-from minding.envs.spaces.team_space import AgentsSpace, Team
+from minding.envs.spaces.info import AgentsSpace, Team
 
 _WAYS = np.array([[0.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
 """The directions in which actions push: none, left, right, down, up."""

@@ -16,9 +16,9 @@ from lane_toys import DieOnce, has_ray, random_delay, run, toy_explorer
 
 from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes import supervised
-from minding.engine.lanes.ray import code, machines, transport
+from minding.engine.lanes.ray import machines, transport
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, has_token
-from minding.engine.lanes.ray.code import pack, unpack
+from minding.engine.lanes.ray.machines import pack, unpack
 from minding.engine.lanes.ray.transport import RayTransport
 from minding.engine.process.alive import start_ticks
 
@@ -195,7 +195,7 @@ def test_a_folder_that_holds_no_code_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"there is no module \(\*\.py\) in this folder"):
         pack(tmp_path)
     (tmp_path / "own.py").write_text("1")
-    monkeypatch.setattr(code, "_LARGEST", 0)
+    monkeypatch.setattr(machines, "_LARGEST", 0)
     with pytest.raises(ConfigError, match=r"at most 0 MB are sent"):
         pack(tmp_path)
 
