@@ -1,4 +1,4 @@
-"""The machines of a cluster: their free CPUs, whether they can run workers of this run, and the modules that they lack."""
+"""The machines of a cluster: their free CPUs, whether they can run workers of a run, and modules that they lack."""
 
 import collections
 import io
