@@ -25,7 +25,7 @@ from pathlib import Path
 
 from minding.engine.errors import RunInUseError
 from minding.engine.run.lock import RunLock
-from proofs import data_sets, queue
+from proofs import data_sets, queue, team_benchmark
 from proofs import pages as proof_pages
 from proofs.runs import (
     ASYNC,
@@ -61,10 +61,13 @@ RUNNERS: dict[str, Callable[[Job, Path], Record]] = {
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     known = [*LEARNING, *(f"{kind}:{name}" for kind in ("async", "determinism") for name in COLLECTING), "memory"]
     known += [f"study:{name}" for name in STUDIES] + [f"offline:{name}" for name in data_sets.LEARNERS]
+    teams = [team_benchmark.study_of(algorithm) for algorithm in team_benchmark.STEPS]
     parser = argparse.ArgumentParser(prog="python -m proofs.run", description=__doc__)
-    parser.add_argument("--only", action="append", choices=known, metavar="PROOF", help=", ".join(known))
+    parser.add_argument("--only", action="append", choices=[*known, *teams], metavar="PROOF", help=", ".join(known))
     parser.add_argument("--seeds", type=int, help="seeds of each learning proof (as presets and studies say)")
-    parser.add_argument("--queue", action="store_true", help="train the presets of proofs/queue.py in the background")
+    parser.add_argument(
+        "--queue", action="store_true", help="train what proofs/queue.py and proofs/team_benchmark.py list"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time (1; more share the cores)")
     parser.add_argument("--steps", type=int, help="environment steps of each run, to try the machinery out")
     parser.add_argument("--again", action="store_true", help="run also what is done")
@@ -76,7 +79,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--steps makes runs that prove nothing: also give --docs FOLDER, a copy of docs")
     if args.jobs < 1 or (args.seeds is not None and args.seeds < 1):
         parser.error("--jobs and --seeds must be at least 1")
-    if queued := [name for name in args.only or () if name in queue.PRESETS and not args.queue]:
+    if queued := [name for name in args.only or () if name in (*queue.PRESETS, *teams) and not args.queue]:
         parser.error(f"--only {queued[0]} takes hours: also give --queue, which can be stopped and continued")
     return args
 
@@ -85,7 +88,8 @@ def plan(args: argparse.Namespace) -> list[Job]:
     """All jobs that were asked for: those of the queue by priority, or all others, the short ones first."""
     steps = args.steps
     if args.queue:
-        queued = [job for job in queue.in_order() if not args.only or job.preset in args.only]
+        queued = [*queue.in_order(), *team_benchmark.jobs(args.seeds or 1)]
+        queued = [job for job in queued if not args.only or {job.preset, job.study} & {*args.only}]
         queued = [job for job in queued if args.seeds is None or job.seed < args.seeds]
         return [dataclasses.replace(job, env_step=steps or job.env_step) for job in queued]
     jobs = [

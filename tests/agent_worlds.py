@@ -109,13 +109,6 @@ class Nobody(Squad):
     possible_agents = ()
 
 
-class TakingTurns(Squad):
-    """PettingZoo's other interface."""
-
-    def agent_iter(self):
-        raise AssertionError
-
-
 class Parts(Squad):
     """'a' earns 1 for the first action, the others for the second; episodes of 8 steps, 'b' leaves after 5."""
 

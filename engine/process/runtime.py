@@ -319,12 +319,17 @@ def run_small_graph(module: types.ModuleType) -> None:
 
 @contextlib.contextmanager
 def silent(*descriptors: int) -> Iterator[None]:
-    """Drops output of C++ code to standard output (1) or error (2), which `contextlib.redirect_stdout` cannot do."""
+    """Drops output to standard output (1) or error (2), also that of C++ code, unlike `contextlib.redirect_stdout`."""
     libc = ctypes.CDLL(None)
-    for stream in (sys.stdout, sys.stderr):
-        # An environment may have closed it, or set it to None.
-        with contextlib.suppress(AttributeError, ValueError):
-            stream.flush()
+
+    def flush() -> None:
+        libc.fflush(None)
+        for stream in (sys.stdout, sys.stderr):
+            # An environment may have closed it, or set it to None.
+            with contextlib.suppress(AttributeError, ValueError):
+                stream.flush()
+
+    flush()
     kept = {number: os.dup(number) for number in descriptors}
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
@@ -332,7 +337,7 @@ def silent(*descriptors: int) -> Iterator[None]:
             os.dup2(nowhere, number)
         yield
     finally:
-        libc.fflush(None)
+        flush()
         for number, original in kept.items():
             os.dup2(original, number)
             os.close(original)

@@ -1,6 +1,6 @@
 """Shared parts of games with one player, N at once or a single one, and of vector environments of several agents."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -117,7 +117,7 @@ class AgentsVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
     ended."""
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
-    native_state: ClassVar[tuple[str, ...]] = ()
+    native_state: tuple[str, ...] = ()
 
     def __init__(self, num_envs: int, space: AgentsSpace) -> None:
         self.num_envs = num_envs

@@ -25,7 +25,8 @@ def as_reward(reward: Any, name: str = "reward") -> float:
     """The reward of one step as a number; an array of one number counts as that number."""
     array = np.asarray(reward)
     if array.dtype.kind not in "biuf" or array.size != 1:
-        raise EnvError(f"{name} is {brief(reward)}; expected a number")
+        several = "; an environment of several agents says how many in `n_agents`" if array.size > 1 else ""
+        raise EnvError(f"{name} is {brief(reward)}; expected a number{several}")
     return float(array.item())
 
 

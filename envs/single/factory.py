@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import gymnasium
@@ -41,9 +42,11 @@ from minding.envs.spaces.info import InfoForm, JoinInfo, agents_space, probe
 _PROVIDERS = {
     "ALE/": ("ale_py", "ale-py", "atari"),
     "BabyAI-": ("minigrid", "minigrid", "minigrid"),
+    "Foraging-": ("lbforaging", "lbforaging", "lbf"),
     "MinAtar/": ("minding.envs.single.minatar", "minatar", "minatar"),
     "MiniGrid-": ("minigrid", "minigrid", "minigrid"),
     "dm_control/": ("minding.envs.single.dm_control", "dm-control", "dmc"),
+    "rware-": ("rware", "rware", "rware"),
 }
 _EXTRA_OF_MODULE = {"box2d": "box2d", "mujoco": "mujoco", "ale_py": "atari", "dm_control": "dmc"}
 
@@ -125,7 +128,7 @@ class EnvFactory:
         return JoinInfo(env, self.form or probe(env, keys, self.name)) if keys else env
 
     def _has_agents(self, made: Any) -> bool:
-        if not isinstance(self.source, EnvSpec) and hasattr(made, "possible_agents"):
+        if hasattr(made, "possible_agents"):
             return True
         if self.global_state or self.team_reward:
             key = "global_state" if self.global_state else "team_reward"
@@ -222,7 +225,8 @@ class EnvFactory:
             # MuJoCo warns about the files of its own models, each time that it compiles one.
             quiet = silent(2) if "mujoco" in str(self.source.entry_point) else contextlib.nullcontext()
             with quiet:
-                return gymnasium.make(self.source, max_episode_steps=self.max_episode_steps, **self.kwargs)
+                made = gymnasium.make(self.source, max_episode_steps=self.max_episode_steps, **self.kwargs)
+            return as_parallel(made, self.name) or made
         env = self.source(**self.kwargs)
         parallel = as_parallel(env, self.name)
         if parallel is not None:
@@ -330,7 +334,9 @@ def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
         return parallel_source(env_id)
     if ":" in env_id:
         module_name, _, name = env_id.partition(":")
-        module = import_own(module_name, f"env.env_id={env_id!r}")
+        provider = next((each for each in _PROVIDERS.values() if each[0] == module_name), None)
+        where = f"env.env_id={env_id!r}"
+        module = import_own(module_name, where) if provider is None else _import_provider(provider, where)
         attribute = getattr(module, name, None)
         if callable(attribute):
             return attribute
@@ -338,22 +344,27 @@ def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
         if name not in gymnasium.registry:
             if name in vars(module):
                 raise ConfigError(
-                    f"env.env_id={env_id!r}: {module_name}.{name} is {attribute!r}; expected a class, or a function "
+                    f"{where}: {module_name}.{name} is {attribute!r}; expected a class, or a function "
                     "that returns an environment"
                 )
-            raise ConfigError(f"env.env_id={env_id!r}: {module_name} has no {name!r}{nearest(name, vars(module))}")
+            known = [*vars(module), *gymnasium.registry]
+            raise ConfigError(f"{where}: {module_name} has no {name!r}{nearest(name, known)}")
         env_id = name
     return _fast_spec(_registered(env_id))
+
+
+def _import_provider(provider: tuple[str, str, str], where: str) -> ModuleType:
+    module, package, extra = provider
+    try:
+        return import_installed(module)
+    except ImportError:
+        raise MissingExtraError(package, extra, where) from None
 
 
 def _registered(env_id: str) -> EnvSpec:
     providers = [provider for beginning, provider in _PROVIDERS.items() if env_id.startswith(beginning)]
     if providers and env_id not in gymnasium.registry:
-        module, package, extra = providers[0]
-        try:
-            import_installed(module)
-        except ImportError:
-            raise MissingExtraError(package, extra, f"env.env_id={env_id!r}") from None
+        _import_provider(providers[0], f"env.env_id={env_id!r}")
     if env_id not in gymnasium.registry:
         raise ConfigError(f"env.env_id={env_id!r}: unknown environment{unknown_id(env_id)}")
     return gymnasium.spec(env_id)

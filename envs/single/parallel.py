@@ -9,22 +9,21 @@ from typing import Any
 
 from minding.engine.errors import ConfigError, MissingExtraError, nearest
 from minding.engine.process.packages import import_installed
+from minding.envs.single.tuple_parallel import TupleParallel, has_tuples
+from minding.envs.single.turns import TurnTaking, turns_of
 
 PACKAGES = {"mpe2": "mpe", "pettingzoo": "mpe"}
 """Packages of PettingZoo environments, package -> extra that installs it. The id 'package/name' is the module
 ``package.name``, 'package/family/name' is ``package.family.name``."""
 FAMILIES = ("atari", "butterfly", "classic", "sisl")
 """Families of PettingZoo: the id 'family/name' is the module ``pettingzoo.family.name``."""
-_AT_ONCE = "rps_"
-"""Prefixes of the names in `classic` that are not turn-based games."""
-_BOARDS = {"tictactoe": "classic/tictactoe_v3", "connect_four": "classic/connect_four_v3", "go": "classic/go_v5"}
-_BOARDS |= {"chess": "openspiel:chess"}
-"""The ids under which turn-based games in `classic` are board games, by the prefixes of their names."""
 GAMES = {
     "smac": ("smac.env", "StarCraft2Env", "https://github.com/oxwhirl/smac"),
     "smacv2": ("smacv2.env", "StarCraftCapabilityEnvWrapper", "https://github.com/oxwhirl/smacv2"),
 }
 """Packages of StarCraft's maps, package -> module, class and address. The id of a map is 'package/map'."""
+SMAX = "smax"
+"""The ids 'smax/map' are JaxMARL's battles on maps of these names, see `envs.single.smax`."""
 OWN = {"minding/Battle-v0": "minding.envs.games.battle", "minding/Duel-v0": "minding.envs.games.battle.duel"}
 """Our own environments, id -> module with a `parallel_env`."""
 VECTORS = {"mpe2/simple_spread_v3": "simple_spread", "mpe2/simple_tag_v3": "simple_tag"}
@@ -35,7 +34,7 @@ _SMAC = ("get_env_info", "get_obs", "get_state", "get_avail_actions")
 def is_parallel_id(env_id: str) -> bool:
     """Whether an id is one that `parallel_source` knows."""
     package, slash, _ = env_id.partition("/")
-    return env_id in OWN or (bool(slash) and package in (*PACKAGES, *GAMES, *FAMILIES))
+    return env_id in OWN or (bool(slash) and package in (*PACKAGES, *GAMES, *FAMILIES, SMAX))
 
 
 def hint_of(env_id: str) -> str:
@@ -57,14 +56,17 @@ def known_ids() -> dict[str, list[str]]:
 
 
 def as_parallel(env: Any, name: str) -> Any | None:
-    """The environment with the parallel interface; None if it is not an environment of several agents. PettingZoo
-    converts environments whose agents act one after the other, and `SmacParallel` those with SMAC's interface."""
+    """The environment with the parallel interface; None if it is not an environment of several agents. An AEC
+    environment is converted by PettingZoo if its agents may act simultaneously, else by `TurnTaking`, one with SMAC's
+    interface by `SmacParallel`, and one with a Tuple of spaces by `TupleParallel`."""
     if hasattr(env, "agent_iter"):
         return _converted(env, name)
     if all(hasattr(env, method) for method in _SMAC):
         from minding.envs.single.smac import SmacParallel
 
         return SmacParallel(env)
+    if has_tuples(env):
+        return TupleParallel(env, name)
     return env if hasattr(env, "possible_agents") else None
 
 
@@ -73,19 +75,16 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
     if env_id in OWN:
         return importlib.import_module(OWN[env_id]).parallel_env  # type: ignore[no-any-return]
     package, *parts = env_id.split("/")
+    if package == SMAX:
+        from minding.envs.single.smax import smax_map
+
+        return smax_map("/".join(parts))
     if package in GAMES:
         return _smac_map(env_id, package, "/".join(parts))
     start = env_id.rpartition("/")[0]
     if package in FAMILIES:
         package, parts = "pettingzoo", [package, *parts]
     *families, name = parts
-    if families == ["classic"] and not name.startswith(_AT_ONCE):
-        raise ConfigError(
-            f"env.env_id={env_id!r}: PettingZoo's classic environments are turn-based games, in which agents see "
-            "the moves of others in the same round; expected an environment whose agents act simultaneously, or a "
-            "board game with perfect information"
-            f"{_own_board(name)}"
-        )
     try:
         path = import_installed(".".join([package, *families])).__path__
     except ModuleNotFoundError as error:
@@ -106,13 +105,8 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
             if families
             else f"env.env_id={env_id!r} needs {error.name or error}, which is not installed"
         ) from error
-    return _with_vector(getattr(module, "parallel_env", None) or module.env, env_id)
-
-
-def _own_board(name: str) -> str:
-    """A hint that names the id of the same board game; empty if there is none."""
-    own = next((env_id for start, env_id in _BOARDS.items() if name.startswith(start)), "")
-    return f"; {own!r} is this game against an opponent" if own else ""
+    make = getattr(module, "parallel_env", None)
+    return turns_of(module.env, env_id) if make is None else _with_vector(make, env_id)
 
 
 def _with_vector(make: Callable[..., Any], env_id: str) -> Callable[..., Any]:
@@ -136,18 +130,15 @@ def _smac_map(env_id: str, package: str, map_name: str) -> Callable[..., Any]:
     except ImportError as error:
         raise ConfigError(
             f"env.env_id={env_id!r} needs the package {package!r} and the game: pip install git+{address}, and see "
-            f"there how StarCraft II is installed ({error}); 'minding/Battle-v0' is a battle that needs neither"
+            f"there how StarCraft II is installed ({error}); 'smax/{map_name}' (extra 'smax') and 'minding/Battle-v0' "
+            "are battles that need no game"
         ) from None
     return functools.partial(make, map_name=map_name)
 
 
 def _converted(env: Any, name: str) -> Any:
     if not getattr(env, "metadata", {}).get("is_parallelizable", False):
-        raise ConfigError(
-            f"env.env_id={name!r} gives an AEC environment whose metadata do not say is_parallelizable: its agents see "
-            "the moves of others in the same round, as in turn-based games; expected an environment whose agents act "
-            "simultaneously"
-        )
+        return TurnTaking(env, name)
     from pettingzoo.utils.conversions import aec_to_parallel
 
     return aec_to_parallel(env)

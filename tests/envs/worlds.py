@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gymnasium
 import numpy as np
-from agent_worlds import Mixed, Nobody, Shared, Squad, TakingTurns  # noqa: F401
+from agent_worlds import Mixed, Nobody, Shared, Squad  # noqa: F401
 from gymnasium import spaces
 from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 from pettingzoo import ParallelEnv

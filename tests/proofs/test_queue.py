@@ -16,6 +16,7 @@ from proofs import run, runs
 from proofs.queue import QUEUE, Queued, in_order
 from proofs.run import main, run_queue
 from proofs.runs import COMMITS, ROOT, Job, Results, RunFailed, parameter_digest, run_learning, share_as_little
+from proofs.team_benchmark import benchmark_table
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 PATIENCE = 120.0
@@ -91,6 +92,28 @@ def test_a_preset_of_the_queue_is_not_trained_without_it(capsys):
     with pytest.raises(SystemExit):
         main(["--only", "hopper_ppo"])
     assert "also give --queue" in capsys.readouterr().err
+
+
+def test_teams_are_in_the_queue_and_in_their_table(tmp_path, capsys):
+    jobs = run.plan(run.parse_arguments(["--queue", "--only", "teams_vdn", "--seeds", "2"]))
+    assert [(job.preset, job.seed, job.env_step) for job in jobs] == [
+        ("vdn", n, 2_000_000) for n in (0, 1) for _ in range(7)
+    ]
+    assert (
+        jobs[4].command
+        == "minding train vdn seed=0 run.max_env_step=2000000 env.env_id=smax/3m env.info_keys=[battle_won]"
+    )
+    with pytest.raises(SystemExit):
+        main(["--only", "teams_vdn"])
+    assert "also give --queue" in capsys.readouterr().err
+    for seed, value in ((0, 1.5), (1, 2.0)):
+        row = {"study": "teams_vdn", "variant": "3m", "preset": "vdn", "seed": seed, "settings_hash": "x"}
+        Results(tmp_path).append(
+            "studies", {**row, "eval_mean": value, "eval_info": {"battle_won": value / 2}, "env_step": 10}
+        )
+    of_3m = next(line for line in benchmark_table(Results(tmp_path)).splitlines() if "smax/3m" in line).split(" | ")
+    assert of_3m[6] == "1.75 (1.50 to 2.00; IQM 1.75; 2 seeds), 88 % won, after 10 steps"
+    assert of_3m[5] == "not measured"
 
 
 def test_what_has_a_row_is_not_run_again(tmp_path, monkeypatch, capsys):

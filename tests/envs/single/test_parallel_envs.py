@@ -276,7 +276,6 @@ def test_a_fault_can_restart_the_environment(squad):
         ({"env_id": "worlds:Counter", "global_state": True}, "global_state=true"),
         ({"env_id": "worlds:Counter", "team_reward": True}, "team_reward=true"),
         ({"env_id": "worlds:Squad", "wrappers": ["flatten"]}, "wrappers.* need an environment with one agent"),
-        ({"env_id": "worlds:TakingTurns"}, "AEC environment.*is_parallelizable"),
         ({"env_id": "worlds:Nobody"}, "possible_agents is empty"),
     ],
 )
