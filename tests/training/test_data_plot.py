@@ -5,7 +5,7 @@ import pytest
 from fakes import space_of
 from recordings import choices, dataset, log
 
-from minding.training.data_plot import _on_one_axis, draw_dataset, plot_dataset
+from minding.training.data_plot import _shares, draw_dataset, plot_dataset
 
 STEPS = 30
 
@@ -52,55 +52,46 @@ def test_an_action_of_very_many_is_visible_and_counted():
     _, (_, _, actions, *_) = panels(data_of(np.arange(STEPS) * 3000, choices(95_732)))
     assert actions.get_xlabel() == "action: 30 of 95,732 were recorded"
     # A column that is narrower than a hundredth of the panel cannot be seen.
-    drawn = np.concatenate([patch.get_xy()[:, 0] for patch in actions.patches])
-    assert len(np.unique(drawn)) <= 42
+    assert len(actions.patches) <= 42
     assert np.ptp(actions.get_xlim()) / 42 >= 2000
 
 
-@pytest.mark.parametrize(("width", "kind"), [(1, "columns"), (4, "lines"), (17, "table")])
-def test_actions_are_columns_lines_or_a_table_by_count(width, kind):
+@pytest.mark.parametrize("width", [1, 4])
+def test_actions_are_columns_or_a_table_by_count(width):
     action = np.linspace(-1, 1, STEPS * width, dtype=np.float32).reshape(STEPS, width)
     _, (_, _, actions, *others) = panels(data_of(action, {**space_of(width), "rescaled": True}))
-    assert bool(actions.images) == (kind == "table")
-    assert (actions.get_legend() is not None) == (kind == "lines")
+    assert bool(actions.images) == (width > 1)
     # The colors of actions and of coverage have a scale each.
-    assert sum(each.get_ylabel().startswith("steps") for each in others) == 1 + (kind == "table")
-    if kind == "table":
+    assert sum(each.get_ylabel().startswith("steps") for each in others) == 1 + (width > 1)
+    if width > 1:
         assert np.nansum(actions.images[0].get_array()) == 4 * STEPS * width
 
 
-def test_components_in_other_units_are_shares_of_their_ranges():
+def test_components_are_shares_of_their_ranges():
     action = np.linspace([0.0, -1.0, 0.0], [10.0, 1.0, 5000.0], 8)
-    space = {"kind": "box", "shape": [3], "dtype": "float32", "low": [0.0, -1.0, 0.0], "high": [10.0, 1.0, 5000.0]}
-    shares, name = _on_one_axis(action, space)
-    assert name == "action, as a share of its range"
-    assert shares == pytest.approx(np.linspace([0.0] * 3, [1.0] * 3, 8))
-    # Without limits the recorded numbers tell the range; ranges that are much alike stay as they are.
-    assert _on_one_axis(action, {**space, "low": -np.inf, "high": np.inf})[0] == pytest.approx(shares)
-    alike, name = _on_one_axis(action, {**space, "low": -1.0, "high": 5000.0})
-    assert (alike is action, name) == (True, "action")
+    space = {"low": [0.0, -1.0, 0.0], "high": [10.0, 1.0, 5000.0]}
+    shares = np.linspace([0.0] * 3, [1.0] * 3, 8)
+    # Without limits the recorded numbers tell the range.
+    for limits in (space, {"low": -np.inf, "high": np.inf}):
+        assert _shares(action, limits) == pytest.approx(shares)
 
 
 def test_actions_that_are_all_the_same_are_drawn():
-    for width in (1, 4, 17):
+    for width in (1, 4):
         action = np.full((STEPS, width), -0.5, np.float32)
         _, (_, _, actions, *_) = panels(data_of(action, {**space_of(width), "rescaled": True}))
         assert actions.images or actions.patches
 
 
-@pytest.mark.parametrize("width", [2, 9])
-def test_choices_of_several_components_are_whole(width):
+def test_choices_of_several_components_are_whole():
+    width = 9
     space = {"kind": "multi_discrete", "nvec": [4] * width, "start": [0] * width, "shape": [width], "dtype": "int64"}
     action = np.stack([np.arange(STEPS) % (1 + at % 4) for at in range(width)], axis=1)
     _, (_, _, actions, *_) = panels(data_of(action, space))
-    if width == 2:
-        assert columns(actions) == 4 * STEPS * 2
-        assert ticks(actions) == [0, 1, 2, 3]
-    else:
-        table = actions.images[0].get_array()
-        assert table.shape == (9, 4)
-        assert np.ma.filled(table, 0).sum(axis=1).tolist() == [4 * STEPS] * 9
-        assert actions.images[0].get_extent() == [-0.5, 3.5, -0.5, 8.5]
+    table = actions.images[0].get_array()
+    assert table.shape == (9, 4)
+    assert np.ma.filled(table, 0).sum(axis=1).tolist() == [4 * STEPS] * 9
+    assert actions.images[0].get_extent() == [-0.5, 3.5, -0.5, 8.5]
 
 
 @pytest.mark.parametrize("form", [(3, 12, 10), (12, 10, 3), (4, 12, 10), (12, 10, 1)])

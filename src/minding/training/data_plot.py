@@ -15,11 +15,7 @@ from minding.engine.types import Array
 _POINTS = 20_000
 """Most steps whose actions and observations are drawn; if there are more, this many are chosen."""
 _BINS = 40
-_LINES = 6
-"""Most components of an action that are drawn as lines; if there are more, they are rows of a table of colors."""
 _FRAMES = 6
-_UNLIKE = 4.0
-"""If the ranges of components differ by more than this ratio, components are drawn as shares of their ranges."""
 
 
 def plot_dataset(data: Dataset, path: Path) -> None:
@@ -42,35 +38,32 @@ def draw_dataset(data: Dataset) -> Any:
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(2 + len(below), 2, height_ratios=[3.5, 3.5, *[2] * len(below)])
     returns, lengths, actions, coverage = (styled(figure.add_subplot(grid[at // 2, at % 2])) for at in range(4))
-    env_id = data.about["env"]["env_id"]
-    figure.suptitle(f"{env_id}: {_counted(len(data), 'step')} of {_counted(len(data.end), 'episode')}")
+    steps, episodes = len(data), len(data.end)
+    about = f"{steps:,} step{'s' * (steps != 1)} of {episodes:,} episode{'s' * (episodes != 1)}"
+    figure.suptitle(f"{data.about['env']['env_id']}: {about}")
     _histogram(returns, data.returns(), "return of complete episodes", "episodes", absent="no complete episode")
     _histogram(lengths, np.diff(data.end, prepend=-1), "steps per episode", "episodes")
-    rows = np.sort(np.random.default_rng(0).permutation(len(data))[:_POINTS])
-    steps = "steps" if len(rows) == len(data) else f"steps (of {len(rows):,} drawn)"
-    _draw_actions(actions, data, rows, steps)
+    rows = np.sort(np.random.default_rng(0).permutation(steps)[:_POINTS])
+    count = "steps" if len(rows) == steps else f"steps (of {len(rows):,} drawn)"
+    _draw_actions(actions, data, rows, count)
     if vectors:
-        _draw_coverage(coverage, vectors, rows, steps)
+        seen = np.concatenate([values[rows].reshape(len(rows), -1).astype(np.float64) for values in vectors], axis=1)
+        _draw_coverage(coverage, seen, count)
     places = [*([] if vectors else [coverage]), *(figure.add_subplot(grid[2 + at, :]) for at in range(len(below)))]
     for axes, (name, values) in zip(places, images.items(), strict=True):
         _draw_frames(axes, values, name, columns=_FRAMES // 2 if axes is coverage else _FRAMES)
     return figure
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
-
-
 def _is_image(values: Array) -> bool:
     return values.ndim > 3 or (values.ndim == 3 and values.dtype == np.uint8)
 
 
-def _histogram(axes: Any, values: Array, name: str, count: str, *, absent: str = "", **look: Any) -> None:
+def _histogram(axes: Any, values: Array, name: str, count: str, absent: str = "") -> None:
     """Draws how often each value occurs; whole numbers have their own columns, or share them if there are many."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.set_xlabel(name)
-    axes.set_ylabel(count)
+    axes.set(xlabel=name, ylabel=count)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     if not len(values):
         axes.text(0.5, 0.5, absent, ha="center", va="center", transform=axes.transAxes)
@@ -79,89 +72,58 @@ def _histogram(axes: Any, values: Array, name: str, count: str, *, absent: str =
     low, high = float(values.min()), float(values.max())
     if bool((values == np.round(values)).all()) and high - low < 2.0**53:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        width = math.ceil((high - low + 1) / _BINS)
-        edges = low - 0.5 + width * np.arange(math.ceil((high - low + 1) / width) + 1)
+        edges = _whole_edges(low, high)
     else:
         margin = max(0.5, 1e-6 * max(abs(low), abs(high)))
         # Values that are all the same have one column.
         alike = high - low <= margin / _BINS
         edges = np.array([low - margin, high + margin]) if alike else np.linspace(low, high, _BINS + 1)
-    axes.hist(values, bins=edges, **look)
+    axes.hist(values, bins=edges)
     if low == high:
         margin = 2.0 * (edges[1] - edges[0])
         axes.set_xlim(low - margin, low + margin)
         axes.set_xticks([low], [f"{low:,.6g}"])
 
 
+def _whole_edges(low: float, high: float) -> Array:
+    """The edges of columns for whole numbers: one for each, or for equally many."""
+    width = math.ceil((high - low + 1) / _BINS)
+    return low - 0.5 + width * np.arange(math.ceil((high - low + 1) / width) + 1)
+
+
 def _draw_actions(axes: Any, data: Dataset, rows: Array, steps: str) -> None:
+    """Draws the histogram of an action or, as rows of colors, of each of its components. Of rows of choices and
+    numbers, only the choices are drawn."""
     space = data.about["env"]["env_action"]
     action = data.action[rows].reshape(len(rows), -1)
-    if space["kind"] != "box":
-        # Of rows of choices and numbers, only the choices are drawn.
-        counts = [space["n"]] if space["kind"] == "discrete" else np.ravel(space["nvec"]).tolist()
-        starts = np.broadcast_to(np.ravel(space.get("start", 0)), len(counts)).tolist()
+    if space["kind"] == "box":
+        if action.shape[1] == 1:
+            _histogram(axes, action[:, 0], "action", steps)
+        else:
+            _draw_table(axes, _shares(action, space), np.linspace(0, 1, _BINS + 1), steps)
+            axes.set_xlabel("action, as a share of its range")
+        return
+    counts = [space["n"]] if space["kind"] == "discrete" else np.ravel(space["nvec"]).tolist()
+    if len(counts) == 1:
         seen = np.unique(data.action.reshape(len(data), -1)[:, 0])
-        used = f": {len(seen):,} of {counts[0]:,} were recorded" if len(counts) == 1 else ""
-        _draw_choices(axes, action[:, : len(counts)].astype(np.int64), counts, starts, steps, used)
-    elif action.shape[1] == 1:
-        _histogram(axes, action[:, 0], "action", steps)
-    elif action.shape[1] <= _LINES:
-        axes.locator_params(axis="x", nbins=6)
-        action, name = _on_one_axis(action, space)
-        low, high = float(action.min()), float(action.max())
-        for column in range(action.shape[1]):
-            axes.hist(action[:, column], bins=_BINS, range=(low, high), histtype="step", label=f"{column}")
-        axes.set(xlabel=name, ylabel=steps)
-        axes.legend(title="component", fontsize="small")
-    else:
-        action, name = _on_one_axis(action, space)
-        low, high = float(action.min()), float(action.max())
-        _draw_table(axes, action, np.linspace(low, high if high > low else low + 1.0, _BINS + 1), steps)
-        axes.set_xlabel(name)
+        _histogram(axes, action[:, 0], f"action: {len(seen):,} of {counts[0]:,} were recorded", steps)
+        return
+    starts = np.broadcast_to(np.ravel(space.get("start", 0)), len(counts)).tolist()
+    most = max(start + count for start, count in zip(starts, counts, strict=True)) - 1
+    _draw_table(axes, action[:, : len(counts)], _whole_edges(min(starts), most), steps)
+    axes.set_xlabel("action")
 
 
-def _on_one_axis(action: Array, space: Mapping[str, Any]) -> tuple[Array, str]:
-    """Components for one axis, and its name: unchanged, or as shares of their ranges if these differ much. A range is
-    bounded by the limits of the space or, without a limit, by the lowest or highest recorded number."""
+def _shares(action: Array, space: Mapping[str, Any]) -> Array:
+    """Components as shares of their ranges, bounded by the limits of the space or, without a limit, by the lowest or
+    highest recorded number."""
     low, high = (
         np.broadcast_to(np.ravel(space[name]), action.shape[1:]).astype(np.float64) for name in ("low", "high")
     )
-    low, high = (
-        np.where(np.isfinite(low), low, action.min(axis=0)),
-        np.where(np.isfinite(high), high, action.max(axis=0)),
-    )
-    width = np.where(high > low, high - low, 1.0)
-    if width.max() <= _UNLIKE * width.min():
-        return action, "action"
-    return (action - low) / width, "action, as a share of its range"
-
-
-def _draw_choices(axes: Any, action: Array, counts: list[int], starts: list[int], steps: str, used: str) -> None:
-    """Draws how often each choice was made, for each component of a discrete action."""
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    if len(counts) > _LINES:
-        low = min(starts)
-        bins = max(start + count for start, count in zip(starts, counts, strict=True)) - low
-        width = math.ceil(bins / _BINS)
-        _draw_table(axes, action, low - 0.5 + width * np.arange(math.ceil(bins / width) + 1), steps)
-        return
-    if max(counts) > _BINS:
-        for column in range(len(counts)):
-            _histogram(
-                axes, action[:, column], f"action{used}", steps, histtype="stepfilled", alpha=0.6, label=f"{column}"
-            )
-    else:
-        share = 0.8 / len(counts)
-        for column, (count, start) in enumerate(zip(counts, starts, strict=True)):
-            place = start + np.arange(count) + share * (column - (len(counts) - 1) / 2)
-            made = np.bincount(action[:, column] - start, minlength=count)
-            axes.bar(place, made, width=share, label=f"{column}")
-        axes.set(xlabel="action", ylabel=steps)
-    if len(counts) > 1:
-        axes.legend(title="component", fontsize="small")
+    low = np.where(np.isfinite(low), low, action.min(axis=0))
+    high = np.where(np.isfinite(high), high, action.max(axis=0))
+    shares: Array = (action - low) / np.where(high > low, high - low, 1.0)
+    return shares
 
 
 def _draw_table(axes: Any, action: Array, edges: Array, steps: str) -> None:
@@ -176,11 +138,10 @@ def _draw_table(axes: Any, action: Array, edges: Array, steps: str) -> None:
     )  # fmt: skip
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.figure.colorbar(shown, ax=axes, label=steps)
-    axes.set(xlabel="action", ylabel="component of the action")
+    axes.set_ylabel("component of the action")
 
 
-def _draw_coverage(axes: Any, vectors: list[Array], rows: Array, steps: str) -> None:
-    seen = np.concatenate([values[rows].reshape(len(rows), -1).astype(np.float64) for values in vectors], axis=1)
+def _draw_coverage(axes: Any, seen: Array, steps: str) -> None:
     axes.set_title("coverage")
     if seen.shape[1] == 1:
         _histogram(axes, seen[:, 0], "observation", steps)
