@@ -178,7 +178,6 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """Seconds since the start."""
         return time.monotonic() - self._start
 
     @property

@@ -53,7 +53,6 @@ class arena_evaluator(Evaluator):
         opening_positions(game, cfg.policy.eval.opening_plies)
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if not self._opponents:
             return ["it has no opponents: give it some, such as [random(), uct(100)]"]
         return []

@@ -107,7 +107,6 @@ class CkptSaver:
         self.checkpoints.open()
 
     def close(self) -> None:
-        """Lets other processes write to the run folder."""
         self.checkpoints.close()
 
     def __call__(self, ctx: LearningContext) -> None:

@@ -48,13 +48,11 @@ class StepCollector:
         self._minibatches = cfg.policy.learn.n_minibatch
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if not hasattr(self._policy, "record_fields"):
             return [f"expected policy.collect_mode, got a {type(self._policy).__name__}"]
         return uneven(self._n_sample, "num_envs", {"num_envs": self._env.num_envs, "n_minibatch": self._minibatches})
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Collects one rollout."""
         random = ctx.env_step < self._random_steps
         collect_kwargs = collect_kwargs_in(ctx, "StepCollector")
         record = _Recorder(self._steps, self._env.num_envs)
@@ -90,7 +88,6 @@ class StepCollector:
         self._env.load_state_dict(state["env"])
 
     def close(self) -> None:
-        """Closes the environments."""
         self._env.close()
 
 

@@ -82,7 +82,6 @@ class data_pusher(Pusher):
         self.push(rollout_in(ctx, "data_pusher"))
 
     def push(self, rollout: Rollout) -> None:
-        """Pushes a rollout."""
         rows = transitions(rollout)
         self._buffer.push({**rows, **sequence_columns(rollout)} if self._buffer.takes_order else rows)
 
@@ -123,7 +122,6 @@ class sqil_data_pusher(data_pusher):
         self._nstep = cfg.policy.learn.nstep
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if self._nstep == 1:
             return []
         return [

@@ -116,7 +116,6 @@ class dataset_evaluator:
             self._index = np.sort(rng.choice(self._index, _MOST_ROWS, replace=False))
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if problems := unfit_for_fqe(self._cfg, self._learned):
             return problems
         if self._fit is None and self._held is None:

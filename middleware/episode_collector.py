@@ -47,7 +47,6 @@ class EpisodeCollector:
         self._random_steps = cfg.policy.collect.random_steps
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if self._n_episode % self._env.num_envs:
             return [f"n_episode={self._n_episode} is not a multiple of the {self._env.num_envs} environments"]
         return []
@@ -93,7 +92,6 @@ class EpisodeCollector:
         self._env.load_state_dict(state["env"])
 
     def close(self) -> None:
-        """Closes the environments."""
         self._env.close()
 
 

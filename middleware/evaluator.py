@@ -97,7 +97,6 @@ class interaction_evaluator(Evaluator):
         self._n_episode, self._max_steps = cfg.policy.eval.n_episode, cfg.policy.eval.max_episode_steps
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if hasattr(self._policy, "record_fields"):
             return [f"expected policy.eval_mode, got a {type(self._policy).__name__}, which explores"]
         return []
@@ -129,7 +128,6 @@ class interaction_evaluator(Evaluator):
         self._env.load_state_dict(state["env"])
 
     def close(self) -> None:
-        """Closes the environments."""
         self._env.close()
 
 

@@ -89,7 +89,6 @@ class her_data_enhancer:
         self._rng = SeedStreams(cfg.seed).generator("her_data_enhancer")
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         problems = []
         if self._nstep > 1:
             problems.append(f"policy.learn.nstep={self._nstep} sums rewards of one goal: use 1")
@@ -113,7 +112,6 @@ class her_data_enhancer:
         return problems
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Pushes the copies of the episodes that are over."""
         rollout = rollout_in(ctx, "her_data_enhancer")
         columns = columns_of(rollout)
         if not self._parts:

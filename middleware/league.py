@@ -360,7 +360,6 @@ class opponent_rater:
         self._league, self._score = league, score
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Rates the games of one iteration."""
         scores = []
         for end in ctx.episode_stats or ():
             version = int(end.info.get(_OPPONENT, _REPLACED))

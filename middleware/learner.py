@@ -69,7 +69,6 @@ class OffPolicyLearner:
             buffer.watch(observe)
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if not hasattr(self._policy, "fields"):
             return [f"expected policy.learn_mode, got a {type(self._policy).__name__}"]
         problems = []
@@ -139,7 +138,6 @@ class OffPolicyLearner:
         return None
 
     def __call__(self, ctx: LearningContext) -> None:
-        """Performs the iteration's gradient steps."""
         if not self._ready():
             self._origin = None
             self._say_why(ctx)

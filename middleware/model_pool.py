@@ -62,7 +62,6 @@ class model_pool:
         self._train_iter: int | None = None
 
     def __call__(self, ctx: LearningContext) -> None:
-        """Adds a version if one is due."""
         self._begin()
         mean = None if self._score is not None else ctx.optional("eval_value", float)
         due = self._is_due(ctx)

@@ -70,11 +70,9 @@ class offline_data_fetcher:
         return self._tables.digest
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         return too_few(len(self._tables), self._batch_size)
 
     def __call__(self, ctx: OfflineRLContext) -> None:
-        """Draws the minibatches."""
         updates = self._updates(ctx)
         rows = self._next_rows(ctx, updates * self._batch_size)
         rows = rows.reshape(updates, self._batch_size)

@@ -60,7 +60,6 @@ class offline_data_saver:
         return {"env": describe(cfg.env), "player": f"{cfg.policy.type} while it learned", "seed": cfg.seed}
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         env = self._cfg.env
         if num_agents(env.spec) is not None:
             return [f"{env.env_id} has several agents, and recorded data hold the steps of one"]
@@ -73,7 +72,6 @@ class offline_data_saver:
         return []
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Adds the rollout of an iteration."""
         rollout = rollout_in(ctx, "offline_data_saver")
         if not self._owns:
             self._refuse_earlier()

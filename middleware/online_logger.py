@@ -132,7 +132,6 @@ class OnlineLogger:
         self._start = time.monotonic()
 
     def __call__(self, ctx: LearningContext) -> None:
-        """Adds the metrics of one iteration."""
         metrics = metrics_in(ctx, "online_logger")
         if metrics:
             self._train.add(metrics)
@@ -181,7 +180,6 @@ class OnlineLogger:
         self._progress = progress
 
     def close(self) -> None:
-        """Closes the writers."""
         self._write_rows()
         for writer in (*(self._tables or ()), *self._loggers, self._progress):
             if writer is not None:

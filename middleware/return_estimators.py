@@ -52,13 +52,11 @@ class gae_estimator:
         self._has_value = "value" in policy.record_fields
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if not self._has_value:
             return ["the policy records no state value: use an actor-critic policy such as PPO"]
         return []
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Computes the advantages of the iteration."""
         rollout = rollout_in(ctx, "gae_estimator")
         ctx.train_data = rows_with_advantages(rollout, self._gamma, self._gae_lambda, self._team_outlives)
 
@@ -149,13 +147,11 @@ class montecarlo_return_estimator:
         self._known: dict[int, dict[str, Array]] = {}
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if self._agents and not self._has_value:
             return ["the policy records no state value, without which it serves one agent: use an actor-critic policy"]
         return []
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Writes the rows of the iteration."""
         rollout = rollout_in(ctx, "montecarlo_return_estimator")
         if self._has_value:
             ctx.train_data = rows_with_advantages(rollout, gamma=self._gamma, gae_lambda=1.0)

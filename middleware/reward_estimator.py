@@ -48,7 +48,6 @@ class reward_estimator:
         self._model, self._weight, self._own = model, weight, own
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Adds the rewards of one rollout."""
         rollout = rollout_in(ctx, "reward_estimator")
         estimate = self._model.estimate(rollout)
         if estimate.reward.shape != rollout.reward.shape:

@@ -46,7 +46,6 @@ class rollout_queue:
         self._held: list[tuple[Rollout, dict[str, float]]] = []
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Adds the rollout of the iteration, and samples."""
         newest = rollout_in(ctx, "rollout_queue")
         lag = ctx.policy_lag or {"min": 0, "mean": 0.0, "max": 0}
         self._held = [(newest, lag), *self._held][: self._times]

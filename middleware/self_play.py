@@ -108,7 +108,6 @@ class SelfPlayCollector:
         self._running = RunningGames(game, count, cfg.seed)
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Plays the plies of one iteration."""
         ctx.episodes, ctx.episode_stats = [], []
         for _ in range(self._steps):
             for n, outcome in self._play_ply():
@@ -189,7 +188,6 @@ class symmetry_enhancer:
         self._game = game
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Adds the equivalent forms of an iteration's games."""
         games: list[dict[str, Any]] = episodes_in(ctx, "symmetry_enhancer")
         ctx.episodes = [form for game in games for form in (game, *self._others(game))]
 

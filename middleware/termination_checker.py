@@ -71,7 +71,6 @@ class TerminationChecker:
         self.reason = None
 
     def __call__(self, ctx: LearningContext) -> None:
-        """Checks the limits."""
         self._check(ctx, None if self._stop_value is None else ctx.eval_value)
 
     def resumed(self, ctx: LearningContext) -> None:

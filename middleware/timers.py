@@ -61,7 +61,6 @@ class EpochTimer:
         return {"seconds": list(self._seconds)}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores the saved times."""
         self._seconds.clear()
         self._seconds.extend(state["seconds"])
 
@@ -110,7 +109,6 @@ class RewardTimer:
         self._start: float | None = None
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Records an evaluation if this iteration has one."""
         if self._start is None:
             self._start = self._clock()
         if ctx.eval_value is None:

@@ -34,10 +34,6 @@ class trainer:
     Reads: train_data (flat arrays or an `IndexedBatch`), clock, train_iter; policy_lag if present.
     Writes: train_output, train_iter.
     Config: policy.learn.anneal_steps, run.max_env_step or run.max_train_iter (schedules).
-
-    Args:
-      cfg: the compiled configuration.
-      policy: ``policy.learn_mode``.
     """
 
     def __init__(self, cfg: Config, policy: LearnMode) -> None:
@@ -46,11 +42,9 @@ class trainer:
         self._schedule = Schedule(cfg)
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         return lone_rows(self._cfg, 1)
 
     def __call__(self, ctx: LearningContext) -> None:
-        """Performs the iteration's gradient steps."""
         data = train_data_in(ctx, "trainer")
         if isinstance(data, IndexedBatch):
             learn_from(ctx, self._policy, data, self._schedule)
@@ -86,10 +80,6 @@ class multistep_trainer:
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
     Config: policy.learn.n_epoch, policy.learn.n_minibatch, policy.learn.anneal_steps, run.max_env_step or
       run.max_train_iter (schedules), seed.
-
-    Args:
-      cfg: the compiled configuration.
-      policy: ``policy.learn_mode``.
     """
 
     def __init__(self, cfg: Config, policy: LearnMode) -> None:
@@ -106,7 +96,6 @@ class multistep_trainer:
         self._rng = SeedStreams(cfg.seed).generator("multistep_trainer")
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if self._sequences and self._envs % self._minibatches:
             return [uneven_sequences(self._minibatches, self._envs, "env.collector_env_num=")]
         parts = {"env.collector_env_num": self._envs, "policy.learn.n_minibatch": self._minibatches}
@@ -114,7 +103,6 @@ class multistep_trainer:
         return problems or lone_rows(self._cfg, self._minibatches)
 
     def __call__(self, ctx: LearningContext) -> None:
-        """Performs the iteration's gradient steps."""
         data = train_rows_in(ctx, "multistep_trainer")
         tables = self._store.put(data)
         valid, rows = np.flatnonzero(data["valid"]), len(data["valid"])

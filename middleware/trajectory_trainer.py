@@ -36,10 +36,6 @@ class trajectory_trainer:
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
     Config: policy.learn.n_epoch (passes over each rollout), policy.learn.n_minibatch where the algorithm has it,
       policy.learn.anneal_steps, run.max_env_step (schedules), seed.
-
-    Args:
-      cfg: the compiled configuration.
-      policy: ``policy.learn_mode``.
     """
 
     # Policies that compute their own targets correct for the age of the data.
@@ -54,7 +50,6 @@ class trajectory_trainer:
         self._rng = SeedStreams(cfg.seed).generator("trajectory_trainer")
 
     def requirements(self) -> Sequence[str]:
-        """Faults of the settings and of the given objects, one sentence each, for the chain check."""
         if "cut" not in self._policy.fields:
             return ["the policy does not learn from trajectories: use gae_estimator and trainer or multistep_trainer"]
         if self._envs % self._minibatches:
@@ -62,7 +57,6 @@ class trajectory_trainer:
         return []
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Performs the iteration's gradient steps."""
         rollout = rollout_in(ctx, "trajectory_trainer")
         tables = self._store.put(trajectory_rows(rollout))
         if rollout.valid is not None and not rollout.valid.any():

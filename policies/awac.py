@@ -23,7 +23,6 @@ class AWACCell(WeightedRegression):
     """Root cell: see `WeightedRegression`."""
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         action = self.drawn(batch["next_obs"], batch["next_noise"])
         q = self.targets(action, batch["next_obs"])
         return self.value_target(batch["reward"], batch["discount"], batch["terminated"], q)

@@ -70,7 +70,6 @@ class CQLCell(SquashedGaussianStep):
         return {"weight": dataclasses.replace(Group.of(self.critics, learn), params=[self.log_weight])}
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         action, _ = self.drawn(batch["next_obs"], batch["next_noise"])
         q = self.targets(action, batch["next_obs"])
         return self.value_target(batch["reward"], batch["discount"], batch["terminated"], q)

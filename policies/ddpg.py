@@ -21,7 +21,6 @@ class DDPGCell(TwinDelayed):
     """Root cell: see `TwinDelayed`; here every step updates everything."""
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         return one_step(batch, self.target_critics(self.target_net(batch["next_obs"])[0], batch["next_obs"]))
 
     def loss_of_critics(self, batch):

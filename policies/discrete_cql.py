@@ -29,7 +29,6 @@ class DiscreteCQLCell(QLearning):
         self.alpha = float(learn["alpha"])
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         chosen = ops.Argmax(-1)(self.net(batch["next_obs"])[0])
         return one_step(batch, chosen_value(self.target(batch["next_obs"])[0], chosen))
 

@@ -66,7 +66,6 @@ class DiscreteSACCell(SoftActorCritic):
         self.target_entropy_share = float(learn["target_entropy_share"])
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         q = lowest(self.targets(batch["next_obs"]))
         return one_step(batch, soft_value(self.log_policy(batch["next_obs"]), q, batch["alpha"]))
 

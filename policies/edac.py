@@ -38,7 +38,6 @@ class EDACCell(SquashedGaussianStep):
         self.slopes = ms.grad(self.total, 0)
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         action, log_prob = self.drawn(batch["next_obs"], batch["next_noise"])
         q = self.targets(action, batch["next_obs"])
         return self.soft_target(batch["reward"], batch["discount"], batch["terminated"], q, log_prob, batch["alpha"])

@@ -54,7 +54,6 @@ class IQLCell(WeightedRegression):
         self.value_gradient = self.optim.gradient(self.loss_of_value, "value")
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         return one_step(batch, self.value(batch["next_obs"]))
 
     def prepare(self, batch):

@@ -100,7 +100,6 @@ class PDQNCell(CriticsFirst):
         return batch
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         return one_step(batch, primitives.largest(self.target(batch["next_obs"])[0]))
 
     def loss_of_critics(self, batch):

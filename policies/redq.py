@@ -34,7 +34,6 @@ class REDQCell(DelayedActorStep):
         self.drops = any(isinstance(cell, Dropout) for _, cell in critics.cells_and_names())
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         action, log_prob = self.drawn(batch["next_obs"], batch["next_noise"])
         q = self.targets(action, batch["next_obs"], *self.seed(batch, 0)) + ops.ExpandDims()(batch["left_out"], 1)
         return self.soft_target(batch["reward"], batch["discount"], batch["terminated"], q, log_prob, batch["alpha"])

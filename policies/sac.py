@@ -21,7 +21,6 @@ class SACCell(SquashedGaussianStep):
     """Root cell: see `SoftActorCritic`."""
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         action, log_prob = self.drawn(batch["next_obs"], batch["next_noise"])
         q = self.targets(action, batch["next_obs"])
         return self.soft_target(batch["reward"], batch["discount"], batch["terminated"], q, log_prob, batch["alpha"])

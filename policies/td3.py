@@ -16,7 +16,6 @@ class TD3Cell(TwinDelayed):
     """Root cell: see `TwinDelayed`."""
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         q = self.target_critics(self.next_actions(batch), batch["next_obs"])
         return self.value_target(batch["reward"], batch["discount"], batch["terminated"], q)
 

@@ -45,7 +45,6 @@ class TD3BCCell(TwinDelayed):
         self.alpha, self.penalty = float(learn["alpha"]), float(learn["critic_penalty"])
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         action = self.next_actions(batch)
         q = self.target_critics(action, batch["next_obs"])
         if self.penalty > 0.0:

@@ -29,7 +29,6 @@ def check(cfg: Config) -> None:
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
-    """Appends the chain to the task."""
     assert cfg.env.spec.max_episode_steps is not None, "see check"
     limit, size = cfg.env.spec.max_episode_steps, cfg.policy.other.buffer_size
     buffer = own_buffer(cfg, policy)

@@ -41,7 +41,6 @@ def check(cfg: Config) -> None:
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
-    """Appends the chain to the task."""
     buffer = replay_buffer(cfg, policy, images_once=False)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     if explores_by_chance(cfg):

@@ -47,7 +47,6 @@ def agent_names(cfg: Config) -> list[str]:
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
-    """Appends the chain to the task."""
     names, pool = agent_names(cfg), ModelPool.of(cfg)
     league = League(pool, policy.collect_mode, cfg.league.size)
     env = league.environments(make_collector_env(cfg), [names.index(name) for name in cfg.league.opponents], cfg.seed)

@@ -10,7 +10,6 @@ from minding.middleware import StepCollector, interaction_evaluator, montecarlo_
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
-    """Appends the chain to the task."""
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
     task.use(montecarlo_return_estimator(cfg, policy.collect_mode))

@@ -120,7 +120,6 @@ def use_novelty(task: Task, cfg: Config) -> Role | None:
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
-    """Appends the chain to the task."""
     buffer = replay_buffer(cfg, policy)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     if explores_by_chance(cfg):

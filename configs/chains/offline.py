@@ -31,7 +31,6 @@ def check(cfg: Config) -> None:
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
-    """Appends the chain to the task."""
     folder = data_folder(cfg)
     mapped = cfg.policy.other.data_memory == "mapped"
     data = open_data(cfg, cfg.policy.learn.batch_size) if mapped else load_dataset(folder)

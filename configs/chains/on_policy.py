@@ -19,7 +19,6 @@ from minding.middleware import (
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
-    """Appends the chain to the task."""
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     if explores_by_chance(cfg):
         task.use(eps_greedy_handler(cfg))

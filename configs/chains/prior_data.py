@@ -69,7 +69,6 @@ def parts(cfg: Config, policy: Policy) -> tuple[MixedBuffer, BufferPart, BufferP
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
-    """Appends the chain to the task."""
     buffer, own, recorded, data = parts(cfg, policy)
     if cfg.policy.other.reward != "raw":
         cast(JudgedPolicy, policy).reward_scale.take(data.returns())

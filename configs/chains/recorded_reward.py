@@ -29,7 +29,6 @@ def check(cfg: Config) -> None:
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
-    """Appends the chain to the task."""
     from minding.policies.rewards import reward_model
 
     folder = data_folder(cfg)
@@ -44,7 +43,6 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
 
 
 def _model(cfg: Config) -> str:
-    """The name of the model."""
     found = [name for name in MODELS if name in cfg.policy.other]
     if not found:
         raise ConfigError(

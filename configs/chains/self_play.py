@@ -27,7 +27,6 @@ def check(cfg: Config) -> None:
 
 
 def opponents_of(cfg: Config, game: BoardGame | None = None) -> list[Opponent]:
-    """The configured opponents."""
     names = cfg.policy.eval.opponents
     if not names:
         raise ConfigError("policy.eval.opponents=[]: expected at least one, such as random or uct:100")
@@ -42,7 +41,6 @@ def evaluate(cfg: Config, policy: Policy, n_episode: int, stop: Callable[[], boo
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
-    """Appends the chain to the task."""
     game: BoardGame = make_board_game(cfg)
     buffer = own_buffer(cfg, policy)
     if buffer is None:

@@ -54,7 +54,6 @@ def sequence_buffer(cfg: Config, policy: Policy) -> Buffer:
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
-    """Appends the chain to the task."""
     buffer, learn = sequence_buffer(cfg, policy), cfg.policy.learn
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     if explores_by_chance(cfg):

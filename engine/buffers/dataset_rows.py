@@ -46,7 +46,6 @@ class DatasetTables:
         return self._tables.layout.read(self._tables.host, name, index)
 
     def __len__(self) -> int:
-        """Recorded steps."""
         return self._steps
 
     def batch(self, index: Array, length: int = 0) -> IndexedBatch:
@@ -76,7 +75,6 @@ class MappedTables:
         return self._dataset.rows([name], index)[name]
 
     def __len__(self) -> int:
-        """Recorded steps."""
         return len(self._dataset)
 
     def batch(self, index: Array, length: int = 0) -> IndexedBatch:

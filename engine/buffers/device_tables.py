@@ -83,11 +83,9 @@ class TablesPart:
         self.host: tuple[Array, ...] = tuple(table[start : start + rows] for table in tables.host)
 
     def write(self, start: int, block: Sequence[Array]) -> None:
-        """See `DeviceTables.write`."""
         self._tables.write(self._start + start, block)
 
     def put(self, table: int, places: Array, values: Array) -> None:
-        """See `DeviceTables.put`."""
         self._tables.put(table, self._start + places, values)
 
 
@@ -150,7 +148,6 @@ class StampedRows:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores rows in place."""
         check_fits(state, self.layout, self.capacity)
         saved = [np.asarray(state["tables"][str(i)]) for i in range(len(self.tables.host))]
         self.tables.write(0, saved)

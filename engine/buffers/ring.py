@@ -135,7 +135,6 @@ class Ring:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores rows in place."""
         check_fits(state, self.layout, self.capacity)
         if self.order is not None:
             self.order.load_state_dict(state["links"])

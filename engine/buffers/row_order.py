@@ -162,7 +162,6 @@ class Successors:
         self._open, self._steps = np.zeros((2, 0), np.int64)
 
     def grow(self, spare: int) -> None:
-        """Adds spare places."""
         self._users = np.concatenate([self._users, np.zeros(spare - self.spare, np.int64)])
         self.spare = spare
 
@@ -217,7 +216,6 @@ class Successors:
         self.place[places] = 0
 
     def state_dict(self, rows: int) -> StateDict:
-        """State of a ring that holds that many rows."""
         return {"spare": self.spare, "place": self.place[:rows].copy(), "open": self._open, "steps": self._steps}
 
     def load_state_dict(self, state: StateDict) -> None:

@@ -224,7 +224,6 @@ class PrioritizedWindows:
         return np.where(known, mix(errors.T, filled.T, self._eta), UNKNOWN)
 
     def state_dict(self, rows: int) -> StateDict:
-        """State of a ring that holds that many rows."""
         return {
             "windows": self._windows.state_dict(),
             **self.priorities.state_dict(self._windows.slot(self._windows.numbers)),
@@ -267,7 +266,6 @@ class Windows:
 
     @property
     def slots(self) -> int:
-        """The number of slots."""
         return len(self._first)
 
     @property
@@ -276,7 +274,6 @@ class Windows:
         return np.arange(self._oldest, self._added)
 
     def slot(self, numbers: Array) -> Array:
-        """The slots of windows."""
         return numbers % self.slots
 
     def number(self, slots: Array) -> Array:

@@ -211,7 +211,6 @@ class Table(BaseBuffer):
         return {"rows": self.rows.state_dict(), **self.books()}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores a state in place."""
         self.check_books(state)
         self.rows.load_state_dict(state["rows"])
         self.load_books(state)

@@ -70,7 +70,6 @@ class Parts:
 
 
 def split(state: Any) -> Parts:
-    """Takes a state apart."""
     parts = Parts(None, {}, {})
     return dataclasses.replace(parts, tree=_split(state, "", parts))
 

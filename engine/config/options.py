@@ -167,7 +167,6 @@ class Declared:
     reaches: str = _INHERITED
 
     def option(self, annotation: object, base: Option | None = None) -> Option:
-        """The option."""
         if base is None:
             types = {kind.__name__: kind for kind in _TYPE_NAMES}
             kind = types[str(annotation).partition(" |")[0]] if self.default is None else None

@@ -49,7 +49,6 @@ class Choice:
 
     @classmethod
     def of(cls, *values: Any) -> Choice:
-        """From plain values."""
         return cls(tuple(json.dumps(value) for value in values))
 
     def __contains__(self, value: Any) -> bool:

@@ -196,7 +196,6 @@ def _check_images(episode: Episode) -> None:
 
 
 def _numbers(values: Any, name: str) -> Array:
-    """An array of real numbers."""
     masked = int(np.sum(values.mask)) if isinstance(values, np.ma.MaskedArray) else 0
     if masked:
         raise ValueError(

@@ -30,7 +30,6 @@ class DatasetPart:
         self.digest = sha256(data.digest.encode() + episodes.astype("<i8").tobytes())
 
     def __len__(self) -> int:
-        """The number of steps."""
         return int(self.end[-1]) + 1
 
     @property
@@ -39,7 +38,6 @@ class DatasetPart:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See `Dataset.names`."""
         return self._data.names
 
     def rows(self, names: Iterable[str], index: Array) -> dict[str, Array]:

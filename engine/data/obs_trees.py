@@ -104,7 +104,6 @@ def index(tree: Tree, rows: Any) -> Tree:
 
 
 def copy(tree: Tree) -> Tree:
-    """Copies every leaf."""
     if isinstance(tree, np.ndarray):
         return tree.copy()
     return tree_map(np.copy, tree)

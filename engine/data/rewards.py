@@ -43,7 +43,6 @@ class RewardScale:
         self.factor = _RANGE / span
 
     def numbers(self) -> tuple[float, float]:
-        """Factor and offset."""
         if self.factor is None:
             raise ConfigError(
                 "policy.other.reward=return_range takes its factor from recorded data, and this run learned from none: "

@@ -29,7 +29,6 @@ class Move(enum.Enum):
 
 
 def next_move(fits: bool | None, may_learn: bool) -> Move:
-    """The action of an iteration."""
     if fits:
         return Move.TAKE
     if may_learn:
@@ -68,7 +67,6 @@ class FreeRun:
     seconds: float
 
     def move(self, rollouts: Sequence[Rollout] | None, ctx: Any) -> Move:
-        """The action of an iteration."""
         fits = None if rollouts is None else not self._refusals(rollouts)
         # A rollout that fits is taken, whatever learners may do.
         move = next_move(fits, not fits and any(sampler.cannot_learn(ctx) is None for sampler in self.samplers))

@@ -308,7 +308,6 @@ class RemoteMember:
         return max(own, self._guarantee(), key=GUARANTEES.index)
 
     def close(self) -> None:
-        """Closes the member in the main process."""
         getattr(self._member, "close", lambda: None)()
 
 

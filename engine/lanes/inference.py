@@ -79,7 +79,6 @@ class Batching:
         self._waiting: list[Ask] = []
 
     def add(self, ask: Ask) -> None:
-        """Adds a question."""
         self._waiting.append(ask)
 
     def due(self, now: float, askers: int) -> list[Ask]:

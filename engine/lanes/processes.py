@@ -142,7 +142,6 @@ class ProcessWorker:
 def _main(
     connection: Connection, depth: int, weights: WeightReader, heartbeat: SharedHeartbeat, cores: frozenset[int]
 ) -> None:
-    """The worker process."""
     become_worker()
     heartbeat.start()
     # This comes before any part of the plan is built.

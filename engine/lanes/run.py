@@ -157,7 +157,6 @@ class WorkerLanes:
             lane.settle(ctx)
 
     def close(self) -> None:
-        """Ends all workers."""
         close_groups(self._groups)
         self._transport.close()
         if self._unpinned is not None:

@@ -176,7 +176,6 @@ class SupervisedWorker:
 
     @property
     def clock_error(self) -> float:
-        """See `WorkerHandle`."""
         return self._running[0].clock_error if self._running else 0.0
 
     def prepare(self, plan: Plan, store: WeightStore, cores: frozenset[int]) -> None:

@@ -148,7 +148,6 @@ class QueueChannel:
 
 
 def channel_pair() -> tuple[QueueChannel, QueueChannel]:
-    """Both ends of a channel."""
     there, back = Pipe(), Pipe()
     return QueueChannel(there, back), QueueChannel(back, there)
 

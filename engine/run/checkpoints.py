@@ -84,7 +84,6 @@ class RunCheckpoints:
         self._owned = True
 
     def close(self) -> None:
-        """Lets other processes write to the run folder."""
         self._owned = False
         self._lock.release()
 
@@ -244,7 +243,6 @@ class RunCheckpoints:
         return found
 
     def restore(self, request: str | Path) -> Checkpoint:
-        """Restores policy and task; changes nothing on disk."""
         if request == "latest":
             return use_newest(self.folder, self._load)
         path = absolute(request)

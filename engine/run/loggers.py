@@ -57,7 +57,6 @@ def check_loggers(names: Iterable[str]) -> None:
 
 
 def make_loggers(names: Iterable[str], run_dir: RunDir) -> list[MetricsLogger]:
-    """The loggers of a run."""
     names = list(dict.fromkeys(names))
     check_loggers(names)
     return [_make_logger(name, run_dir) for name in names]

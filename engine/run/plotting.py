@@ -89,7 +89,6 @@ def thinned(steps: Array, *values: Array, columns: int = _COLUMNS) -> tuple[Arra
 
 
 def _panels(curves: Sequence[Curve]) -> list[list[Curve]]:
-    """The curves of each panel."""
     labels: dict[str, set[str]] = {}
     for curve in curves:
         labels.setdefault(curve.env_id, set()).add(curve.label)

@@ -70,7 +70,6 @@ class Progress:
             self._draw(status)
 
     def flush(self) -> None:
-        """Flushes the output."""
         if not self._closed:
             self._file.flush()
 

@@ -77,7 +77,6 @@ class StatusFile:
     def write(
         self, ctx: Context, limit: int, workers: Iterable[WorkerStatus], state: str = "running", reason: str = ""
     ) -> None:
-        """Replaces the file."""
         begun = time.monotonic()
         self._next = begun + _EVERY
         # If the folder was lost, one with its name may belong to another run.

@@ -44,7 +44,6 @@ class Names:
         self._given: dict[str, str] = {}
 
     def of(self, name: str) -> str:
-        """The name for trackers."""
         known = self._given.get(name)
         if known is None:
             parts = [part if part.strip(" .") else "_" for part in _ODD.sub("_", name).split("/") if part]
@@ -130,7 +129,6 @@ class Tracker:
         self._settings = settings
 
     def write(self, row: Mapping[str, float], step: int) -> None:
-        """Takes a row."""
         self._waiting.append(Row(self._rows, step, {self._names.of(name): value for name, value in row.items()}))
         self._rows += 1
 

@@ -11,7 +11,6 @@ FOLDER = Path(minding.__file__).parent / NAME
 
 
 def agents() -> list[str]:
-    """The names of the agents."""
     return sorted(each.name for each in FOLDER.iterdir() if each.is_dir()) if FOLDER.is_dir() else []
 
 

@@ -46,7 +46,6 @@ class GumbelOptions:
 def gumbel(
     game: BoardGame, state: State, evaluate: Evaluate, options: GumbelOptions, rng: np.random.Generator
 ) -> Found:
-    """Searches n positions."""
     check_options(options, GumbelOptions, "gumbel")
     tree = Tree(game, state, options.simulations, *checked_answer(evaluate(state)))
     roots = np.arange(tree.games)

@@ -165,7 +165,6 @@ class _Minimax:
 
 
 def random() -> Opponent:
-    """Plays a random legal action."""
     return _Random()
 
 

@@ -51,7 +51,6 @@ class PuctOptions:
 
 
 def puct(game: BoardGame, state: State, evaluate: Evaluate, options: PuctOptions, rng: np.random.Generator) -> Found:
-    """Searches n positions."""
     check_options(options, PuctOptions, "puct")
     tree = Tree(game, state, options.simulations, *checked_answer(evaluate(state)))
     if options.dirichlet_fraction:
@@ -106,7 +105,6 @@ class UctOptions:
 
 
 def uct(game: BoardGame, state: State, options: UctOptions, rng: np.random.Generator) -> Found:
-    """Searches n positions."""
     check_options(options, UctOptions, "uct")
     n, c = len(state[0]), options.c
     tree = Tree(game, state, options.simulations, rng.random((n, game.actions)), np.zeros(n))

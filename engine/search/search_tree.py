@@ -117,7 +117,6 @@ class Tree:
         self._store(0, state, np.ones(n, bool), logits, values)
 
     def grow(self, leaves: Leaves, choose: Choose, choose_root: Choose | None = None) -> None:
-        """Runs all simulations."""
         roots, skipped = self._numbers, 0 if choose_root is None else self.games
         changed = roots[skipped:]
         for simulation in range(1, self.simulations + 1):

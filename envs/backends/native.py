@@ -102,7 +102,6 @@ _TRIES = 5
 
 
 def native_env(factory: EnvFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
-    """Creates the vector version."""
     if factory.native is None:
         return atari_env(atari_options(factory) or {}, num_envs)
     limit = factory.max_episode_steps

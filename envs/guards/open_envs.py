@@ -18,7 +18,6 @@ def add(env: Any, name: str) -> None:
 
 
 def remove(env: Any) -> None:
-    """Stops counting an environment."""
     _open.pop(id(env), None)
 
 

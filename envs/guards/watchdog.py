@@ -92,7 +92,6 @@ class Watch:
         _watchdog.add(self)
 
     def close(self) -> None:
-        """Ends the watch."""
         _watchdog.discard(self)
 
     def look(self, lived: float) -> None:

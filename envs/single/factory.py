@@ -83,7 +83,6 @@ class EnvFactory:
 
     @anchored()
     def __call__(self) -> AnyEnv:
-        """Makes one environment."""
         made: list[Any] = []
         try:
             with watched("__init__", self.name, max(self.step_timeout, START_TIMEOUT)):

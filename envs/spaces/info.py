@@ -56,7 +56,6 @@ class InfoForm:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The declared keys."""
         return (*((ACTION_MASK,) if self.masked else ()), *self.fields)
 
     def space(self, observation: spaces.Space[Any], action: spaces.Space[Any]) -> spaces.Space[Any]:

@@ -64,7 +64,6 @@ class OwnAction:
             self._shift = own.start - np.asarray(common.start)[self._part]
 
     def __call__(self, action: Any) -> Any:
-        """The agent's own action."""
         if self._codec is not None:
             return self._codec.split(np.asarray(action))
         if self._part is None:

@@ -6,7 +6,6 @@ cos, sqrt, tanh, zeros_like, clip = np.cos, np.sqrt, np.tanh, np.zeros_like, np.
 
 
 def concat(parts):
-    """Joins arrays along the last axis."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
@@ -25,7 +24,6 @@ def reshape(x, shape):
 
 
 def expand(x, axis):
-    """x with a new axis 1 or -1."""
     return x[:, None] if axis == 1 else x[..., None]
 
 
@@ -34,7 +32,6 @@ def floats(x):
 
 
 def take(table, index):
-    """The rows of a table at an index."""
     return table[index]
 
 

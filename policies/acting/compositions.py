@@ -37,7 +37,6 @@ class RenormedMLP(Activated, Hidden):
         return x
 
     def activated(self, x, k):
-        """The activations of layer k."""
         x = self.layers[k](x)
         if len(self.norms) > 0:
             x = self.norms[k](x)

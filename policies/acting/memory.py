@@ -36,7 +36,6 @@ class Memory:
         return self._rows
 
     def write(self, rows: Array) -> None:
-        """Replaces the memory of all environments."""
         self._rows = rows
 
     def forget(self, env_ids: Sequence[int] | Array | None) -> None:

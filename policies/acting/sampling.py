@@ -21,7 +21,6 @@ class Distribution:
     """Base of distributions. A subclass defines `sample`, or at least `draw`, and `mode`."""
 
     def draw(self, params: Params, rng: np.random.Generator) -> Array:
-        """Draws actions."""
         return self.sample(params, rng)[0]
 
     def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -29,7 +28,6 @@ class Distribution:
         raise NotImplementedError
 
     def mode(self, params: Params) -> Array:
-        """The most likely action."""
         raise NotImplementedError
 
     def log_prob(self, params: Params, action: Array) -> Array:

@@ -368,9 +368,7 @@ class BasePolicy:
             self.learn_steps = int(state["learn_steps"])
 
     def acting_arrays(self) -> tuple[dict[str, Array], str]:
-        """See `Weights.acting_arrays`."""
         return self.weights.acting_arrays()
 
     def load_acting_arrays(self, arrays: Mapping[str, Array], network: str) -> None:
-        """See `Weights.load_acting_arrays`."""
         self.weights.load_acting_arrays(arrays, network)

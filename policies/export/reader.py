@@ -105,7 +105,6 @@ class ExportedPolicy:
 
 
 def open_onnx(data: bytes) -> Run:
-    """Opens an ONNX model in onnxruntime."""
     onnxruntime: Any = import_extra("onnxruntime", "onnx", "running an ONNX file")
     try:
         options = onnxruntime.SessionOptions()
@@ -118,7 +117,6 @@ def open_onnx(data: bytes) -> Run:
 
 
 def open_mindir(path: Path) -> Run:
-    """Opens a MindIR file in MindSpore."""
     ms = runtime.load()
     cell = ms.nn.GraphCell(ms.load(str(path)))
 

@@ -87,7 +87,6 @@ class ExpectedQLearning(QLearning):
         return net(obs)[0]
 
     def td_target(self, batch):
-        """y, float32 (B,)."""
         next_q = self.q(self.target, batch["next_obs"], batch.get(NEXT_NOISE))
         if self.munchausen > 0:
             return self.munchausen_target(batch, next_q)

@@ -299,7 +299,6 @@ class DividedUpdate:
         return self._group
 
     def __call__(self, batch: IndexedBatch, inputs: Inputs) -> LearnOutput:
-        """See `Update`."""
         own, *others = divided(batch, inputs, self._group.size, self._policy.counted(batch))
         calls = [_call(part, given, self._policy.row_fields) for part, given in others]
         if self._group.serve(self, self._recipe):

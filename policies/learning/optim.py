@@ -235,7 +235,6 @@ class Optimizer(nn.Cell):
         return ms.ParameterTuple([p for name in names for p in self.groups[name].params])
 
     def construct(self, grads, batch, reads):
-        """Makes one step."""
         if self.learners > 1:
             grads = self.of_all_learners(grads, batch)
         moved: Any = ()

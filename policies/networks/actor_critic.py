@@ -207,7 +207,6 @@ class ActionValue(nn.Cell):
         self.value = self.make_head(self.torso.out_features, model, rng)
 
     def make_head(self, in_features: int, model: Any, rng: np.random.Generator) -> Linear:
-        """The last layer."""
         return ScalarLinear(in_features, None, rng)
 
     def construct(self, action, obs, seed=None):

@@ -137,7 +137,6 @@ class JoinedCluster:
         _tell(self._reaper, "bye")
 
     def end(self) -> None:
-        """Leaves the cluster."""
         _end_reaper(self._reaper)
         _ray().shutdown()
         self._environment.__exit__(None, None, None)
@@ -190,11 +189,9 @@ class LocalCluster:
             _tell(self._reaper, f"process {pid} {since}")
 
     def lost(self) -> None:
-        """See `JoinedCluster.lost`."""
         _tell(self._reaper, "bye")
 
     def end(self) -> None:
-        """Ends the cluster and all of its processes."""
         self._closing.close()
 
 

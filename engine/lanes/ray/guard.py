@@ -106,7 +106,6 @@ class Guard:
             raise LaneError(f"{self._reason}: the run cannot reach its workers; {self._advice}")
 
     def close(self) -> None:
-        """Ends the threads."""
         self._closed.set()
         self._calls.put(None)
 

@@ -34,7 +34,6 @@ _OTHER_WAY = np.array([0, 1, 3, 2, -1])
 
 
 def duel_map(name: str) -> BattleMap:
-    """The map with this name."""
     field = find_map(name)
     if field.allies != field.enemies:
         raise ValueError(f"map_name={name!r}: a duel needs teams of one size, such as '5v5'")

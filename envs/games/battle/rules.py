@@ -42,7 +42,6 @@ SIGHT = 8.0
 
 
 def find_map(name: str) -> BattleMap:
-    """The map with this name."""
     if name not in MAPS:
         raise ValueError(f"map_name={name!r}: unknown map{nearest(name, MAPS)}; expected one of {', '.join(MAPS)}")
     return MAPS[name]

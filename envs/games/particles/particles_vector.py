@@ -65,7 +65,6 @@ class ParticlesVector(AgentsVector):
         self._worlds.velocities = value
 
     def step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        """Steps all worlds."""
         self._worlds.step(self._pushes(actions))
         self.steps += 1
         offsets = self._worlds.offsets()

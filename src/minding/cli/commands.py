@@ -22,7 +22,6 @@ class Sections(click.Group):
     """A group whose help lists its commands by what they are for."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes one line per command."""
         for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(str(each.name), each.get_short_help_str(70)) for each in commands])

@@ -31,14 +31,12 @@ class Command(click.Command):
         self.examples = examples
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the examples."""
         with formatter.section("Examples"):
             for example in self.examples:
                 formatter.write(f"{'':{formatter.current_indent}}minding {example}\n")
 
 
 def command(name: str | None = None, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], Command]:
-    """Makes a function a `Command`."""
     return click.command(name, cls=Command, examples=examples)
 
 
@@ -52,7 +50,6 @@ class WholeNumber(click.IntRange):
     name = "n"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The integer."""
         try:
             number: int | None = int(value)
         except ValueError:
@@ -108,7 +105,6 @@ class GivenPath(click.Path):
     """A file or folder; ``~/`` at the beginning stands for the home folder, also after ``--option=``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The path."""
         return str(super().convert(os.path.expanduser(value), param, ctx))
 
 
@@ -203,7 +199,6 @@ class VersionName(click.ParamType[str]):
     name = "version"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text."""
         if value not in ("latest", "best") and not str(value).isdecimal():
             self.fail(f"{value!r}: expected latest, best or a number, as `minding pool RUN` lists them")
         return str(value)

@@ -201,7 +201,6 @@ class Limits(click.ParamType[list[float]]):
     name = "numbers"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[float]:
-        """The numbers."""
         try:
             return [float(text) for text in str(value).split(",")]
         except ValueError:

@@ -49,7 +49,6 @@ def sizes_named(cfg: Config) -> Iterator[None]:
 
 @computing()
 def make_policy(cfg: Config, modes: Sequence[str] = ("collect", "learn", "eval")) -> BasePolicy:
-    """The configured policy."""
     name = cfg.policy.type
     kind, algorithm = get_policy_class(name), get_algorithm(name)
     if not is_named(name):

@@ -142,7 +142,6 @@ class _Seen:
         self._whole = self._space["kind"] == "box"
 
     def add(self, number: int, episode: Episode | ValueError) -> None:
-        """Looks at an episode."""
         self._count += 1
         problem = episode if isinstance(episode, ValueError) else problem_of(episode, self._about, limits=True)
         if problem is not None:
@@ -279,7 +278,6 @@ class _Repeats:
         self._within = self._inner = self._last = self._episodes = 0
 
     def add(self, episode: Episode) -> None:
-        """Counts the repeats of an episode."""
         same = np.ones(1, np.bool_)
         last = np.ones(1, np.bool_)
         for path, values in episode.obs.items():

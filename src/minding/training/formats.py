@@ -351,7 +351,6 @@ class D4RLSource(Source):
             raise DamagedDataError(f"{str(self.path)!r}: {error}") from None
 
     def read(self) -> Iterator[Episode | ValueError]:
-        """See `Source`."""
         for rows in self._ends():
             yield from attempt(self._episode, *rows, name=f"rows {rows[0]} to {rows[1]} ")
 

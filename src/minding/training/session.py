@@ -247,7 +247,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
         return self._stop_reason
 
     def _say(self, state: str = "running", reason: str = "") -> None:
-        """Writes the status of the run."""
         # Found within the write.
         workers = (worker for lanes in (self.task.lanes,) if lanes is not None for worker in lanes.workers)
         self._status.write(self.task.ctx, self._limit, workers, state, reason)
