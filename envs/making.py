@@ -315,6 +315,7 @@ def make_goal_rules(cfg: Config) -> Any:
 
 def make_board_game(cfg: Config) -> BoardGame:
     """The rules of a board game, ``env.unwrapped.game`` of the configured environment, which is never stepped.
+
     Raises:
       ConfigError: the environment does not have such rules.
       GameError: the rules contradict themselves, see `check_rules`.
