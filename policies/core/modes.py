@@ -121,7 +121,7 @@ View = TypeVar("View", CollectView, EvalView)
 
 
 class Acting:
-    """What acts for a policy: its network, and for each mode an actor that remembers the environments it steps."""
+    """The acting side of a policy: its network, and for each mode an actor that remembers its environments."""
 
     def __init__(self, policy: BasePolicy) -> None:
         self._policy, self._agents = policy, num_agents(policy.spec)
