@@ -23,6 +23,7 @@ from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.identity import check_complete
 from minding.engine.config.options import plain, setting_at
 from minding.engine.config.trust import read_foreign
+from minding.engine.data.agent_axis import with_identity
 from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.paths import expanded
@@ -138,7 +139,10 @@ def compile_run(
         if described:
             return cast("Mapping[str, Any]", setting_at(given, "env.spec", {}))
         if env.env_id != RECORDED:
-            return describe_env(env)
+            spec: dict[str, Any] = describe_env(env)
+            if "agents" in spec and env.agent_ids and not algorithm.own_networks:
+                spec["observation"] = with_identity(spec["observation"], spec["num_agents"])
+            return spec
         bare = compile_config(given, algorithm, None, config_schema(), said)
         return describe_data(bare, bare.env.spec if "spec" in bare.env else None)
 

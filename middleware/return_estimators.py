@@ -8,7 +8,7 @@ import numpy as np
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
-from minding.engine.data.agent_axis import CENTRAL, STATE, agents_view, alive_agents, central_view, fold
+from minding.engine.data.agent_axis import CENTRAL, IDENTITY, STATE, agents_view, alive_agents, central_view, fold
 from minding.engine.data.returns import gae, outcome, over_agents, reverse_scan
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.data.rollout_joins import join, last_rows, rollout_of, rollout_state
@@ -101,6 +101,8 @@ def _named_obs(obs: Obs, axes: int) -> dict[str, Array]:
     if axes == 2:
         return dict(named_leaves("obs", obs))
     own = {f"obs.{path}": leaf for path, leaf in agents_view(obs).items()}
+    alive = alive_agents(obs)
+    own[f"obs.{IDENTITY}"] = np.broadcast_to(np.arange(alive.shape[-1]), alive.shape)
     if isinstance(obs, np.ndarray) or STATE not in obs:
         return own
     return {**own, **{f"{CENTRAL}.{path}": leaf for path, leaf in central_view(obs).items()}}

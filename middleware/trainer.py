@@ -8,7 +8,7 @@ from minding.engine.buffers import DeviceTables
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
-from minding.engine.data.agent_axis import num_agents
+from minding.engine.data.agent_axis import ALIVE, num_agents
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout, minibatches
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ShapeError
@@ -38,7 +38,7 @@ class trainer:
 
     def __init__(self, cfg: Config, policy: LearnMode) -> None:
         self._policy, self._cfg = policy, cfg
-        self._store = RolloutStore(policy.fields, "trainer, train_data")
+        self._store = RolloutStore(policy.fields, "trainer, train_data", rows_of(cfg, policy))
         self._schedule = Schedule(cfg)
 
     def requirements(self) -> Sequence[str]:
@@ -85,7 +85,7 @@ class multistep_trainer:
     def __init__(self, cfg: Config, policy: LearnMode) -> None:
         learn = cfg.policy.learn
         self._policy, self._cfg = policy, cfg
-        self._store = RolloutStore(policy.fields, "multistep_trainer, train_data")
+        self._store = RolloutStore(policy.fields, "multistep_trainer, train_data", rows_of(cfg, policy))
         self._passes, self._minibatches = learn.n_epoch, learn.n_minibatch
         self._n_sample = cfg.policy.collect.n_sample
         self._sequences = learns_from_sequences(policy)
@@ -130,12 +130,12 @@ class multistep_trainer:
 
 
 class RolloutStore:
-    """Device tables for one rollout, refilled in each iteration."""
+    """Device tables for one rollout of `rows` rows, refilled in each iteration."""
 
-    def __init__(self, fields: Mapping[str, Field], where: str) -> None:
+    def __init__(self, fields: Mapping[str, Field], where: str, rows: int = 0) -> None:
         self._layout = RowLayout(fields)
         self._where = where
-        self._tables: DeviceTables | None = None
+        self._tables = DeviceTables(self._layout, rows) if rows else None
 
     def put(self, data: Mapping[str, Array]) -> DeviceTables:
         """Writes all rows of the data; see `DeviceTables.refill`, also for its errors."""
@@ -144,6 +144,12 @@ class RolloutStore:
             self._tables = DeviceTables(self._layout, rows)
         self._tables.refill(data, self._where)
         return self._tables
+
+
+def rows_of(cfg: Config, policy: LearnMode) -> int:
+    """The rows of a rollout: one per step or, with several agents, one per agent unless a row has all of them."""
+    each = 1 if f"obs.{ALIVE}" in policy.fields else num_agents(cfg.env.spec)
+    return cfg.policy.collect.n_sample * (each or 1)
 
 
 def learns_from_sequences(policy: LearnMode) -> bool:

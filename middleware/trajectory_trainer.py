@@ -14,7 +14,7 @@ from minding.engine.seeding import SeedStreams, generator_state, restore_generat
 from minding.engine.types import Array, LearnMode, StateDict
 from minding.middleware.ctx_fields import rollout_in
 from minding.middleware.learning import Schedule, learn_from
-from minding.middleware.trainer import RolloutStore, shuffled_sequences, uneven_sequences
+from minding.middleware.trainer import RolloutStore, rows_of, shuffled_sequences, uneven_sequences
 
 
 @declare(
@@ -43,7 +43,7 @@ class trajectory_trainer:
 
     def __init__(self, cfg: Config, policy: LearnMode) -> None:
         self._policy = policy
-        self._store = RolloutStore(policy.fields, "trajectory_trainer, trajectories")
+        self._store = RolloutStore(policy.fields, "trajectory_trainer, trajectories", rows_of(cfg, policy))
         self._passes, self._minibatches = cfg.policy.learn.n_epoch, cfg.policy.learn.n_minibatch
         self._envs = cfg.env.collector_env_num
         self._schedule = Schedule(cfg)

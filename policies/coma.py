@@ -232,7 +232,7 @@ class COMACell(GradientStep):
         drawn from pi."""
         h, leaves = self.remembered(known), folded(team_parts(batch["next_obs"], self.places)["own"])
         last = ops.Gather()(self.net.action_table, known["action"], 0)
-        h, _ = self.net.memory(self.net.features(leaves, last, self.who(h)), h)
+        h, _ = self.net.memory(self.net.features(leaves, last), h)
         logits = self.net.decided(h, leaves)
         drawn = ops.Argmax(-1)(logits + ops.Reshape()(batch["noise"], logits.shape))
         drawn = ops.Reshape()(drawn, (-1, self.agents))
@@ -252,12 +252,8 @@ class COMACell(GradientStep):
 
     def remembered(self, batch):
         """The memory of the current actor after each row, float32 (T N M, S): the state of its GRU."""
-        x = self.net.features(batch["leaves"], batch["before"], self.who(batch["before"]))
+        x = self.net.features(batch["leaves"], batch["before"])
         return self.net.memory.unroll(x, batch["rows"], batch["begun"])
-
-    def who(self, x):
-        """The agent of each row of x (R M, ...) as one-hot, (R M, M)."""
-        return ops.Tile()(self.net.agent_table, (x.shape[0] // self.agents, 1))
 
 
 class COMA(TeamPolicy):
@@ -274,7 +270,7 @@ class COMA(TeamPolicy):
         return COMACell(net, critics, self.cfg.learn, self.places)
 
     def make_actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
-        actor = SamplingActor(self.name, network, self.acting_spec, rng, Categorical(), ("log_prob",))
+        actor = SamplingActor(self.name, network, self.spec, rng, Categorical(), ("log_prob",))
         actor.remembers_action = True
         return actor
 

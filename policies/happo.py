@@ -36,7 +36,7 @@ from minding.policies.families.central_critic import (
     in_units_of_head,
     value_loss,
 )
-from minding.policies.families.team import IdentifiedAgents
+from minding.policies.families.team import SeparateAgents
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.learning.trust_region import OF_STEP, TrustRegionStep
@@ -250,7 +250,7 @@ class HATRPOCell(TurnStep):
         return metrics
 
 
-class HAPPO(IdentifiedAgents, CentralCriticPolicy):
+class HAPPO(SeparateAgents, CentralCriticPolicy):
     """Heterogeneous-agent proximal policy optimization for Discrete, MultiDiscrete and Box actions."""
 
     name = "happo"
@@ -267,9 +267,9 @@ class HAPPO(IdentifiedAgents, CentralCriticPolicy):
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         count = batch.tables.rows
-        if count % self.agents:
+        if count % self.root.agents:
             raise ShapeError(
-                f"{self.name}: expected the rows of all {self.agents} agents of each step, one after another, got "
+                f"{self.name}: expected the rows of all {self.root.agents} agents of each step, one after another, got "
                 f"{count} rows: mark rows that are not to be learned from in 'valid' instead of removing them"
             )
         given = super().inputs(batch, progress)
@@ -278,4 +278,4 @@ class HAPPO(IdentifiedAgents, CentralCriticPolicy):
             counts = dict.fromkeys(OF_STEP, 1)
             if number > 1:
                 steps["first"] = (np.arange(number) == 0).astype(np.float32)
-        return Inputs(steps, {**given.constants, ORDER: self.learn_rng.permutation(self.agents)}, counts)
+        return Inputs(steps, {**given.constants, ORDER: self.learn_rng.permutation(self.root.agents)}, counts)

@@ -207,6 +207,8 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
         del policy["learn"]["anneal_steps"]
     decisive["policy"] = policy
     env = {key: value for key, value in cfg.env.items() if value or key not in _OFF_BY_DEFAULT}
+    # The description of an observation says whether it has the agent's number.
+    env.pop("agent_ids", None)
     if "agents" in env["spec"]:
         # What each agent sees and does follows from the environment, whose name counts.
         agents = {key: value for key, value in env["spec"]["agents"].items() if key != "spaces"}

@@ -12,6 +12,7 @@ from minding.engine.buffers import DeviceTables
 from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
 from minding.engine.config.compiler import compile_config
 from minding.engine.data.action_trees import joined_space
+from minding.engine.data.agent_axis import with_identity
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.types import EnvStep, EpisodeEnd, LearnOutput
 from minding.policies import get_algorithm, kernels
@@ -131,6 +132,8 @@ def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, te
         "num_agents": 1,
         **(team_of(observation, entry.needs, team) if entry.agents == "several" else {}),
     }
+    if entry.agents == "several" and not entry.own_networks:
+        spec["observation"] = with_identity(spec["observation"], len(team))
     user = {
         "seed": seed,
         "env": {"env_id": "none", "collector_env_num": 2, "evaluator_env_num": 2},

@@ -31,6 +31,7 @@ class DeviceTables:
         self.layout = layout
         self.rows, self.spare = rows, spare
         self.origin: object = self if replaced is None else replaced.origin
+        layout.check_memory(rows, spare)
         host = layout.empty(rows, spare)
         if replaced is not None:
             for new, old in zip(host, replaced.host, strict=True):

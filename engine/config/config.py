@@ -217,6 +217,9 @@ class EnvSection(Section):
         False, None, "several agents: add the global state, or else all observations, to the observation"
     )
     team_reward: bool = setting(False, None, "several agents: each receives the sum of all rewards")
+    agent_ids: bool = setting(
+        True, None, "several agents that share one network: add each agent's number to its observation, as one-hot"
+    )
     wrappers: list[object] = setting(
         [], None, "wrappers as name or {name: kwargs}, innermost first; see environment_packages.md"
     )

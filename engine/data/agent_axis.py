@@ -9,7 +9,7 @@ Agents may have spaces of different sizes. The arrays have the size of the large
 of one agent in its own size.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -22,7 +22,7 @@ from minding.engine.types import Array, Obs, ObsLike, ObsTree
 ALIVE = "alive"
 STATE = "state"
 IDENTITY = "agent_id"
-"""Entry of one agent's observation under which a network that all agents share is told which of them it is."""
+"""Entry of one agent's observation for policies: the agent's number, see `with_identity`."""
 CENTRAL = "central"
 """Name, among the fields of rows, of the input of a centralized value, see `central_view`."""
 
@@ -55,6 +55,28 @@ def central_view(obs: ObsLike) -> dict[str, Array]:
         for path, leaf in states.items()
     }
     return {IDENTITY: np.broadcast_to(place, alive.shape), ALIVE: alive, **each}
+
+
+def with_identity(space: Mapping[str, Any], agents: int) -> dict[str, Any]:
+    """The observation space of an agent (see `envs.describe_env`), extended by the agent's number."""
+    entry = {"kind": "discrete", "n": agents, "start": 0, "is_agent": True}
+    return {**space, "spaces": {**space["spaces"], IDENTITY: entry}}
+
+
+def has_identity(space: Mapping[str, Any]) -> bool:
+    """Whether a space has been extended by `with_identity`; a single agent's observation may have an entry of the same
+    name."""
+    return space["kind"] == "dict" and "is_agent" in space["spaces"].get(IDENTITY, ())
+
+
+def numbers_to_show(names: Sequence[str], opponents: Sequence[str] = ()) -> Array:
+    """The number with which each agent acts, int64 (M,).
+
+    In a league the policy learns for one side only, so the opponents act with that side's numbers.
+    """
+    numbers, other = np.arange(len(names)), np.isin(names, opponents)
+    numbers[other] = np.resize(numbers[~other], other.sum())
+    return numbers
 
 
 def fold(array: Array, lead: int = 2) -> Array:

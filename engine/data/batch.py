@@ -5,13 +5,16 @@ tables of their own. Rollouts (on-policy) and replay buffers (off-policy) use th
 of each gradient step, which the compiled update gathers.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from minding.engine.console import console_logger
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.engine.types import Array
 
@@ -20,6 +23,8 @@ OBSERVATIONS = ("obs", "next_obs", "central")
 observation has several leaves, there is a field ``name.path`` for each."""
 VALID = "valid"
 """Name of the weights 0 or 1 that say which rows of a batch count, float32 (B,), see `IndexedBatch`."""
+_WORTH_SAYING = 1 << 30
+"""Bytes of tables from which they are announced, and compared with the memory that is free."""
 PRIORITY = "priority"
 """Name under which new rows bring their priorities to a buffer that samples by priority, float32 (n,), at least 0."""
 
@@ -102,14 +107,34 @@ class RowLayout:
             )
         return found
 
-    def empty(self, rows: int, spare: int = 0) -> tuple[Array, ...]:
-        """Zeroed tables for `rows` rows, followed by spare places where successors are looked up."""
-        tables: list[Array] = [np.zeros((rows, self.width), np.float32)]
+    def shapes(self, rows: int, spare: int = 0) -> list[tuple[tuple[int, int], type]]:
+        """Shape and dtype of each table for `rows` rows, followed by spare places where successors are looked up."""
         looked_up = {self.columns[name].table for name in self.linked}
-        for column in self.stored:
-            if column.table:
-                tables.append(np.zeros((rows + spare * (column.table in looked_up), column.stop), np.uint8))
-        return tuple(tables)
+        images: list[tuple[tuple[int, int], type]] = [
+            ((rows + spare * (column.table in looked_up), column.stop), np.uint8)
+            for column in self.stored
+            if column.table
+        ]
+        return [((rows, self.width), np.float32), *images]
+
+    def check_memory(self, rows: int, spare: int = 0) -> None:
+        """Prints what the tables will take if it is above a gigabyte.
+
+        Raises:
+          MemoryError: if it is more than what is free.
+        """
+        size = sum(math.prod(shape) * dtype().itemsize for shape, dtype in self.shapes(rows, spare))
+        if size < _WORTH_SAYING:
+            return
+        said, free = f"{rows:,} rows of {size // rows:,} bytes take {size / 2**30:.1f} GiB", free_memory()
+        if size > free:
+            fitting = int(rows * free / size)
+            raise MemoryError(f"{said}, and {free / 2**30:.1f} GiB are free: at most {fitting:,} rows fit")
+        console_logger().info("%s of memory", said)
+
+    def empty(self, rows: int, spare: int = 0) -> tuple[Array, ...]:
+        """Zeroed tables, see `shapes`."""
+        return tuple(np.zeros(shape, dtype) for shape, dtype in self.shapes(rows, spare))
 
     def write(self, tables: Sequence[Array], rows: slice, values: Mapping[str, Array]) -> None:
         """Writes one array per field, each ``(n, *shape)``, into `rows` of the tables."""
@@ -159,6 +184,23 @@ class RowLayout:
             return
         names = [c.name for c in self.columns.values() if c.table == 0 and c.start <= cols[0] < c.stop]
         raise NonFiniteError(f"{where}: field {names[0]!r} of row {rows[0]} is {tables[0][rows[0], cols[0]]}")
+
+
+def free_memory() -> float:
+    """Bytes that can still be allocated here, also within the limit of a container; infinite where that is unknown."""
+    free, group = [math.inf], Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, LookupError, ValueError):
+        free.append(1024 * _numbers_in(Path("/proc/meminfo"))["MemAvailable:"])
+    with contextlib.suppress(OSError, LookupError, ValueError):
+        limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        free.append(limit - used + _numbers_in(group / "memory.stat")["inactive_file"])
+    return min(free)
+
+
+def _numbers_in(path: Path) -> dict[str, int]:
+    """The first number of each line of a file of the kernel, by the word before it."""
+    words = [line.split() for line in path.read_text().splitlines()]
+    return {each[0]: int(each[1]) for each in words}
 
 
 def _before(name: str) -> str:

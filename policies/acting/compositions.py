@@ -171,6 +171,14 @@ class ObsEncoder(Activated):
         return self.xp.concat(parts)
 
 
+class AgentEncoder(Composition):
+    made_of = "encoder place table"
+
+    def __call__(self, leaves):
+        own = (*leaves[: self.place], *leaves[self.place + 1 :])
+        return self.xp.concat((self.encoder(own), self.xp.take(self.table, self.xp.reshape(leaves[self.place], (-1,)))))
+
+
 class OwnEncoder(Composition):
     made_of = "cell places"
 
@@ -529,22 +537,21 @@ class CentralAgentActors(Composition):
 
 
 class AgentQNetwork(Masked):
-    made_of = "place kept agent_table action_table encoder torso memory values"
+    made_of = "kept action_table encoder torso memory values"
 
     def __call__(self, obs):
-        leaves, rows = (*obs[: self.place], *obs[self.place + 1 : -1]), obs[-1]
-        agent = self.xp.take(self.agent_table, self.xp.reshape(obs[self.place], (-1,)))
+        leaves, rows = obs[:-1], obs[-1]
         kept: Any = ()
-        h = self.features(leaves, rows[:, self.kept :], agent)
+        h = self.features(leaves, rows[:, self.kept :])
         if self.memory is not None:
             h, rows = self.memory(h, rows[:, : self.kept])
             kept = (rows,)
         q = self.decided(h, leaves)
         return q, self.xp.concat((*kept, self.xp.take(self.action_table, self.xp.argmax(q))))
 
-    def features(self, leaves, action, agent):
-        """The last hidden layer (B, F); `action` (B, A) and `agent` (B, M) as one-hot."""
-        return self.torso(self.xp.concat((self.encoder(leaves), action, agent)))
+    def features(self, leaves, action):
+        """The last hidden layer (B, F); `action` (B, A) as one-hot."""
+        return self.torso(self.xp.concat((self.encoder(leaves), action)))
 
     def decided(self, h, leaves):
         return self.legal(self.values(h), leaves)

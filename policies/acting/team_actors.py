@@ -19,12 +19,12 @@ class SharedActor:
     """Acts for M agents of N environments: arrays are ``(N, M, ...)`` outside and ``(N * M, ...)`` for the actor.
 
     Absent agents get an action as well; environments ignore it and learning leaves it out. An actor whose observations
-    have the entry `IDENTITY` is told which agent a row belongs to.
+    have the entry `IDENTITY` gets the agent's number, one of `numbers`, in each row.
     """
 
-    def __init__(self, actor: Actor, agents: int) -> None:
+    def __init__(self, actor: Actor, numbers: Array) -> None:
         self.actor = actor
-        self.agents = agents
+        self.numbers, self.agents = numbers, len(numbers)
         self._identified = actor.takes(IDENTITY)
 
     @property
@@ -98,7 +98,7 @@ class SharedActor:
             seen |= central_view(obs)
         rows = {path: fold(leaf) for path, leaf in seen.items()}
         if self._identified:
-            rows[IDENTITY] = np.resize(np.arange(self.agents), len(next(iter(rows.values()))))
+            rows[IDENTITY] = np.resize(self.numbers, len(next(iter(rows.values()))))
         return rows
 
     def _unfold(self, rows: Array) -> Array:

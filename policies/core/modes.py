@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import cloudpickle
 import numpy as np
 
-from minding.engine.data.agent_axis import num_agents
+from minding.engine.data.agent_axis import numbers_to_show
 from minding.engine.data.batch import Field
 from minding.engine.errors import LaneError, MindingError
 from minding.engine.process import runtime
@@ -124,7 +124,7 @@ class Acting:
     """The acting side of a policy: its network, and for each mode an actor that remembers its environments."""
 
     def __init__(self, policy: BasePolicy) -> None:
-        self._policy, self._agents = policy, num_agents(policy.spec)
+        self._policy = policy
         backend = policy.cfg.collect.backend
         self._network = acting_network(policy.net, backend, f"{policy.name}.act", policy.acting_leaves)
         self.actors = {mode: self._new_actor(mode) for mode in ("collect", "eval")}
@@ -163,7 +163,10 @@ class Acting:
 
     def _shared(self, actor: Actor) -> Actor | SharedActor:
         """The actor itself, or shared by several agents."""
-        return actor if self._agents is None else SharedActor(actor, self._agents)
+        agents = self._policy.spec.get("agents")
+        if agents is None:
+            return actor
+        return SharedActor(actor, numbers_to_show(agents["names"], self._policy.config.league.opponents))
 
 
 def host_view(

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minding.engine.buffers import SequenceBatch
-from minding.engine.data.agent_axis import ALIVE
+from minding.engine.data.agent_axis import ALIVE, with_identity
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
@@ -24,35 +24,34 @@ from minding.policies.networks.team_networks import (
     team_fields,
     team_parts,
     team_places,
-    with_identity,
 )
 from minding.policies.ops import primitives
 from minding.policies.ops.values import accumulated, chosen_atoms, chosen_value
 
 
-class IdentifiedAgents(BasePolicy):
-    """A policy of several agents whose acting network is told the agent of each observation."""
-
-    @property
-    def agents(self) -> int:
-        """Number of agents, M."""
-        return len(self.spec["agents"]["names"])
+class SeparateAgents(BasePolicy):
+    """A policy of several agents whose acting network chooses the network of each observation's agent by its number."""
 
     @property
     def acting_spec(self) -> dict[str, Any]:
         """The description of the environment for actors, whose observation includes the agent number."""
-        return {**self.spec, "observation": with_identity(self.spec["observation"], self.agents)}
+        return {**self.spec, "observation": with_identity(self.spec["observation"], self.spec["num_agents"])}
 
     @property
     def acting_leaves(self) -> list[Leaf]:
         return observation_leaves(self.acting_spec["observation"])
 
 
-class TeamPolicy(IdentifiedAgents):
+class TeamPolicy(BasePolicy):
     """Learns for several agents from rows that hold all of them.
 
     A subclass defines the methods that `BasePolicy` leaves open, except `row_fields`.
     """
+
+    @property
+    def agents(self) -> int:
+        """Number of agents, M."""
+        return len(self.spec["agents"]["names"])
 
     @property
     def places(self) -> TeamPlaces:
@@ -312,7 +311,7 @@ class TeamValuePolicy(TeamPolicy):
         return root
 
     def make_actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
-        actor = GreedyActor(self.name, network, self.acting_spec, rng)
+        actor = GreedyActor(self.name, network, self.spec, rng)
         actor.remembers_action = True
         return actor
 

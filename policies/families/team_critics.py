@@ -16,7 +16,7 @@ from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
 from minding.policies.families.critics_first import CriticsFirst
-from minding.policies.families.team import TeamPolicy
+from minding.policies.families.team import SeparateAgents, TeamPolicy
 from minding.policies.learning.optim import Group
 from minding.policies.learning.target import SoftTarget, equalize
 from minding.policies.networks.team_networks import AgentActors, AgentCritics, team_parts, team_places
@@ -138,7 +138,7 @@ def total(scalars):
     return made
 
 
-class TeamCriticsPolicy(TeamPolicy):
+class TeamCriticsPolicy(SeparateAgents, TeamPolicy):
     """Acts with a network of its own for each agent, and learns from single transitions of the team.
 
     A subclass defines `make_root`, `make_actor` and `inputs`.

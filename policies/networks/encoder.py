@@ -8,6 +8,7 @@ import numpy as np
 
 from minding.engine.config.named import load_code
 from minding.engine.data.action_trees import COMPOSITE
+from minding.engine.data.agent_axis import IDENTITY, has_identity
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.statistics import RunningMoments
 from minding.engine.error_origin import building
@@ -371,12 +372,27 @@ class OwnEncoder(Composed, compositions.OwnEncoder):
         return compositions.OwnEncoder(cell=form, places=self.places)
 
 
+class AgentEncoder(Composed, compositions.AgentEncoder):
+    """The encoder of an observation with an agent's number (`IDENTITY`), which is joined to the features as one-hot."""
+
+    def __init__(self, space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        spaces = dict(space["spaces"])
+        self.place = [leaf.path for leaf in observation_leaves(space)].index(IDENTITY)
+        self.table = ms.Tensor(np.eye(spaces.pop(IDENTITY)["n"], dtype=np.float32))
+        self.encoder = make_encoder({**space, "spaces": spaces}, model, rng)
+        self.out_features = self.encoder.out_features + len(self.table)
+
+
 def _described(rows: Sequence[Any]) -> str:
     return ", ".join(f"{x.dtype} {tuple(x.shape)}".lower() for x in rows)
 
 
-def make_encoder(space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> ObsEncoder | OwnEncoder:
-    """The encoder of observations: an `ObsEncoder`, or the user-defined encoder that `policy.model.encoder` names."""
+def make_encoder(space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> Any:
+    """The encoder of observations: an `ObsEncoder`, or the user-defined encoder that `policy.model.encoder` names;
+    for an observation with an agent's number, an `AgentEncoder` of it."""
+    if has_identity(space):
+        return AgentEncoder(space, model, rng)
     kind = OwnEncoder if model.get("encoder") else ObsEncoder
     return kind(space, model, rng)
 

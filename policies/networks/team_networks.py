@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minding.engine.data.agent_axis import ALIVE, IDENTITY, STATE
+from minding.engine.data.agent_axis import ALIVE, IDENTITY, STATE, with_identity
 from minding.engine.data.batch import Field
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
@@ -29,10 +29,10 @@ from minding.policies.ops import primitives
 
 
 def team_fields(spec: Mapping[str, Any]) -> dict[str, Field]:
-    """The fields of a team's joint observation, by path: the leaves of all agents, `ALIVE` and, if learning uses it,
-    the state, in this order."""
+    """The fields of a team's joint observation, by path: the leaves of all agents except their numbers, `ALIVE` and, if
+    learning uses it, the state."""
     agents, state = len(spec["agents"]["names"]), spec["agents"]["state"]
-    own = observation_leaves(spec["observation"])
+    own = [leaf for leaf in observation_leaves(spec["observation"]) if leaf.path != IDENTITY]
     fields = {leaf.path: Field((agents, *leaf.field.shape), leaf.field.dtype) for leaf in own}
     fields[ALIVE] = Field((agents,), "bool")
     leaves: list[Leaf] = [] if state is None else observation_leaves(state)
@@ -45,6 +45,8 @@ class TeamPlaces(NamedTuple):
     own: tuple[int, ...]
     alive: int
     state: tuple[int, ...]
+    identity: int
+    """The place of the agents' numbers among the agents' leaves, to which `team_parts` adds them; -1 without."""
 
 
 def team_places(spec: Mapping[str, Any]) -> TeamPlaces:
@@ -52,7 +54,9 @@ def team_places(spec: Mapping[str, Any]) -> TeamPlaces:
     paths = list(team_fields(spec))
     state = [path for path in paths if path.partition(".")[0] == STATE]
     own = [path for path in paths if path not in (ALIVE, *state)]
-    return TeamPlaces(tuple(map(paths.index, own)), paths.index(ALIVE), tuple(map(paths.index, state)))
+    leaves = [leaf.path for leaf in observation_leaves(spec["observation"])]
+    identity = leaves.index(IDENTITY) if IDENTITY in leaves else -1
+    return TeamPlaces(tuple(map(paths.index, own)), paths.index(ALIVE), tuple(map(paths.index, state)), identity)
 
 
 def team_parts(obs, places):
@@ -68,7 +72,11 @@ def team_parts(obs, places):
     state: Any = ()
     for k in places[2]:
         state = (*state, primitives.item(obs, k))
-    return {"own": own, "alive": ops.Cast()(primitives.item(obs, places[1]), ms.float32), "state": state}
+    alive, identity = ops.Cast()(primitives.item(obs, places[1]), ms.float32), places[3]
+    if identity >= 0:
+        numbers = ops.Cast()(ops.CumSum()(ops.OnesLike()(alive), 1) - 1.0, ms.int32)
+        own = (*own[:identity], numbers, *own[identity:])
+    return {"own": own, "alive": alive, "state": state}
 
 
 def folded(leaves):
@@ -98,14 +106,15 @@ class AgentQNetwork(Composed, compositions.AgentQNetwork):
     """Action values (B, A) of agents, each from the observations and actions of that agent so far (Rashid et al., 2018,
     https://arxiv.org/abs/1803.11485, section 4.1).
 
-        x = [o, one-hot of the last action, one-hot of the agent],   h' = GRU(MLP(x), h),   Q = W h' + b
+        x = [o, one-hot of the last action],   h' = GRU(MLP(x), h),   Q = W h' + b
 
-    An LSTM or a `GTrXL` may take the place of the GRU; without memory, h' = MLP(x).
+    The observation o includes the agent's number if `env.agent_ids` is on. An LSTM or a `GTrXL` may take the place of
+    the GRU; without memory, h' = MLP(x).
 
-    Takes the leaves of the observation, including `IDENTITY`, and as the last leaf the memory rows, float32 (B, S + A):
-    the state of the memory and the last action as one-hot, all zeros at the start of an episode. Returns the
-    values and the new memory rows, which contain the action of the highest value; an actor that takes another action
-    overwrites it. Values of actions that the mask forbids are `ILLEGAL`.
+    Takes the leaves of the observation and, as the last leaf, the memory rows, float32 (B, S + A): the state of the
+    memory and the last action as one-hot, all zeros at the start of an episode. Returns the values and the new memory
+    rows, which contain the action of the highest value; an actor that takes another action overwrites it. Values of
+    actions that the mask forbids are `ILLEGAL`.
     """
 
     shared_outputs = ()
@@ -116,19 +125,14 @@ class AgentQNetwork(Composed, compositions.AgentQNetwork):
         super().__init__()
         self.agents, self.actions = len(spec["agents"]["names"]), spec["action"]["n"]
         self.encoder = make_encoder(spec["observation"], model, rng)
-        features = self.encoder.out_features + self.actions + self.agents
+        features = self.encoder.out_features + self.actions
         self.torso = MLP.of(features, model, None, rng)
         self.memory: Any = make_memory(model, self.torso.out_features, rng, "gru")
         remembers = self.torso if self.memory is None else self.memory
         self.values = Linear(remembers.out_features, self.actions * per_action, None, rng)
         self.kept = 0 if self.memory is None else self.memory.size
         self.mask = action_mask(spec["observation"])
-        self.place = [leaf.path for leaf in observation_leaves(with_identity(spec["observation"], self.agents))].index(
-            IDENTITY
-        )
-        self.action_table, self.agent_table = (
-            ms.Tensor(np.eye(count, dtype=np.float32)) for count in (self.actions, self.agents)
-        )
+        self.action_table = ms.Tensor(np.eye(self.actions, dtype=np.float32))
         self.no_action, self.no_memory = (
             ms.Tensor(np.zeros((1, size), np.float32)) for size in (self.actions, max(self.kept, 1))
         )
@@ -139,25 +143,18 @@ class AgentQNetwork(Composed, compositions.AgentQNetwork):
         return self.kept + self.actions
 
     def unroll(self, leaves, action):
-        """Action values, float32 (T B M, A), of whole episodes: T steps of B episodes of M agents, from leaves
-        without `IDENTITY`, (T B M, ...) each, and the actions taken after all observations but the last, int32 ((T -
+        """Action values, float32 (T B M, A), of whole episodes: T steps of B episodes of M agents, from leaves,
+        (T B M, ...) each, and the actions taken after all observations but the last, int32 ((T -
         1) B M,)."""
         total, done = leaves[0].shape[0], action.shape[0]
         count = total - done
         first = ops.Tile()(self.no_action, (count, 1))
         last = ops.Concat(0)((first, ops.gather(self.action_table, action, 0)))
-        agent = ops.Tile()(self.agent_table, (total // self.agents, 1))
-        h = self.features(leaves, last, agent)
+        h = self.features(leaves, last)
         if self.memory is not None:
             begun = ops.Reshape()(ops.Slice()(ops.ZerosLike()(last), (0, 0), (total, 1)), (total,))
             h = self.memory.unroll(h, ops.Tile()(self.no_memory, (count, 1)), begun)
         return self.decided(h, leaves)
-
-
-def with_identity(space: Mapping[str, Any], agents: int) -> dict[str, Any]:
-    """The observation space of an agent (see `envs.describe_env`), extended by the agent number."""
-    entry = {"kind": "discrete", "n": agents, "start": 0}
-    return {**space, "spaces": {**space["spaces"], IDENTITY: entry}}
 
 
 class AgentPolicy(AgentQNetwork):

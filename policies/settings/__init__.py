@@ -72,6 +72,8 @@ class Algorithm:
     """Number of choices of the composite actions in which the algorithm can act; None: any."""
     agents: Literal["one", "any", "several"] = "one"
     """Number of agents for which the algorithm learns: one, any number, or a team of several."""
+    own_networks: bool = False
+    """Whether each agent has a network of its own, which needs no `env.agent_ids`."""
     several_learners: bool = False
     """Whether several learners may divide minibatches: the loss is a mean over rows (`Optimizer.of_all_learners`)."""
     variant_of: str = ""

@@ -272,6 +272,7 @@ _STATE = ("global_state", "team_reward")
 
 
 _team = functools.partial(Algorithm, agents="several")
+_critics = functools.partial(_team, actions=EITHER, chain="off_policy", unit_box=True, own_networks=True)
 
 
 def _values(name: str, settings: type[ValuesSettings], needs: tuple[str, ...] = _STATE) -> Algorithm:
@@ -287,8 +288,8 @@ ALGORITHMS = (
     _team("coma", "COMA", COMASettings, DISCRETE, "trajectory", needs=_STATE),
     _team("ippo", "PPO", IPPOSettings, ANY_ACTIONS, "on_policy", several_learners=True, variant_of="ppo"),
     _team("mappo", "MAPPO", MAPPOSettings, ANY_ACTIONS, "on_policy", needs=("global_state",)),
-    _team("happo", "HAPPO", HAPPOSettings, SINGLE_ACTIONS, "on_policy", needs=_STATE),
-    _team("maddpg", "MADDPG", MADDPGSettings, EITHER, "off_policy", unit_box=True),
-    _team("matd3", "MADDPG", MATD3Settings, EITHER, "off_policy", unit_box=True, variant_of="maddpg"),
-    _team("masac", "MASAC", MASACSettings, EITHER, "off_policy", unit_box=True),
+    _team("happo", "HAPPO", HAPPOSettings, SINGLE_ACTIONS, "on_policy", needs=_STATE, own_networks=True),
+    _critics("maddpg", "MADDPG", MADDPGSettings),
+    _critics("matd3", "MADDPG", MATD3Settings, variant_of="maddpg"),
+    _critics("masac", "MASAC", MASACSettings),
 )

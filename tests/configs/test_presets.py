@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from easydict import EasyDict
-from fakes import needs_kernels
+from fakes import dict_of, discrete, needs_kernels
 
 from minding.configs import PRESETS, compile_run, load_preset, load_user_config
 from minding.configs.chains import get_chain
 from minding.configs.names import expectation
 from minding.engine import Config
 from minding.engine.config.compiler import save_config, schema_defaults
+from minding.engine.data.agent_axis import has_identity
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
 from minding.engine.process import runtime
@@ -251,3 +252,14 @@ def test_only_one_gradient_step_with_kernels_is_a_short_update(name, override, c
 )
 def test_a_target_belongs_to_its_environment(user, overrides, target):
     assert compile_run(user, overrides).run.target == target
+
+
+@pytest.mark.parametrize("algorithm", [name for name, entry in ALGORITHMS.items() if entry.agents != "one"])
+def test_agents_that_share_a_network_see_their_numbers(algorithm):
+    def seen(*overrides):
+        user = Config(env={"env_id": "agent_worlds:Parts"}, policy={"type": algorithm})
+        return compile_run(user, overrides).env.spec.observation
+
+    assert has_identity(seen()) is not ALGORITHMS[algorithm].own_networks
+    assert not has_identity(seen("env.agent_ids=false"))
+    assert not has_identity(dict_of(agent_id=discrete(3)))

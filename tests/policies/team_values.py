@@ -116,7 +116,7 @@ def agent_values(p, part, rows, b, m, length):
     for t in range(length + 1):
         prefix, row = ("obs.", t) if t < length else ("next_obs.", length - 1)
         seen = rows[f"{prefix}observation"][row, b, m]
-        x = np.concatenate([seen, last, np.eye(AGENTS)[m]]).astype(np.float64)[None]
+        x = np.concatenate([seen, np.eye(AGENTS)[m], last]).astype(np.float64)[None]
         h = np.maximum(linear(p, f"{part}.torso.layers.0", x), 0.0)
         if weights:
             kept = (gru_step if kept.shape[1] == units else lstm_step)(weights, h, kept)

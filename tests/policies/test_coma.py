@@ -152,7 +152,7 @@ class Oracle:
         """(h', logits) of all agents from what they see in row t."""
         seen = self.rows[f"{when}.observation"][t].astype(np.float64)
         agent = np.broadcast_to(np.eye(AGENTS), (ENVS, AGENTS, AGENTS))
-        x = np.maximum(linear(p, "net.torso.layers.0", np.concatenate([seen, last, agent], -1)), 0.0)
+        x = np.maximum(linear(p, "net.torso.layers.0", np.concatenate([seen, agent, last], -1)), 0.0)
         weights = [p[f"net.memory.{name}"] for name in GATES]
         h = gru_step(weights, x.reshape(-1, x.shape[-1]), h.reshape(-1, SIZE)).reshape(ENVS, AGENTS, SIZE)
         mask = self.rows[f"{when}.action_mask"][t]
@@ -172,7 +172,8 @@ class Oracle:
     # The critic
 
     def q(self, p, part, when, there, taken, last):
-        seen = self.rows[f"{when}.observation"] * there[..., None]
+        agents = np.broadcast_to(np.eye(AGENTS), (TIME, ENVS, AGENTS, AGENTS))
+        seen = np.concatenate([self.rows[f"{when}.observation"], agents], -1) * there[..., None]
         made = []
         for m in range(AGENTS):
             others = taken.copy()

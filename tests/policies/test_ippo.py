@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from fakes import VECTOR, dict_of, discrete, mask_of, space_of, tiny_config
 
+from minding.engine.data.agent_axis import with_identity
 from minding.engine.errors import SpaceError
 from minding.policies.discrete_sac import DiscreteSAC
 from minding.policies.ppo import PPO
@@ -40,7 +41,8 @@ def test_it_learns_for_several_agents():
 def test_an_update_is_that_of_ppo_on_the_same_rows(name, space):
     found, learn = [], {"value_clip": True, "entropy_weight": 0.01}
     for each in (name, "ppo"):
-        made = kit.make_policy(each, space, discrete(3), learn, **kit.RAW)
+        given = with_identity(space, 3) if (each, name) == ("ppo", "ippo") else space
+        made = kit.make_policy(each, given, discrete(3), learn, **kit.RAW)
         bench = kit.Bench(made, 32)
         bench.learn(bench.rows(action=3), np.arange(32).reshape(2, 16))
         found.append(bench.params)

@@ -49,7 +49,7 @@ RATE = 0.01
 
 
 def team_config(state=STATE, **overrides):
-    cfg = tiny_config("mappo", SEEN, discrete(3), **{"policy.learn.learning_rate": RATE, **overrides})
+    cfg = tiny_config("mappo", SEEN, discrete(3), team=("a", "b"), **{"policy.learn.learning_rate": RATE, **overrides})
     cfg.env.spec.update(num_agents=AGENTS, agents={"names": ["a", "b"], "state": state, "team_reward": False})
     return cfg
 
@@ -92,7 +92,7 @@ def bench(benches, request):
 def rows_for(bench):
     """A rollout's rows; some agents are not there, and some rows of sequences are those of resets."""
     rng = np.random.default_rng(0)
-    rows = bench.rows(**{"central.agent_id": AGENTS, "action": 3})
+    rows = bench.rows(**{"central.agent_id": AGENTS, "obs.agent_id": AGENTS, "action": 3})
     rows["obs.action_mask"] = draw_masks([3], ROWS, rng)
     rows["action"] = rows["obs.action_mask"].argmax(axis=1)
     rows["central.alive"] = (rng.random(ROWS) < 0.6).astype(np.float32)
@@ -114,7 +114,8 @@ class Update:
         self.remembers = "memory" in rows
 
     def features(self, p):
-        obs = self.rows["obs.observation"].astype(np.float64)
+        rows = self.rows
+        obs = np.concatenate([rows["obs.observation"], np.eye(AGENTS)[rows["obs.agent_id"]]], -1).astype(np.float64)
         if not self.remembers:
             return obs
         weights = [p[f"net.memory.{name}"] for name in GATES]
@@ -324,7 +325,7 @@ def test_the_host_values_as_the_graph_does(benches):
     for policy in (bench.policy for bench in benches.values()):
         rows = policy.collect_mode.actor.rows(team_obs(), central=True)
         count = len(rows["agent_id"])
-        order = ["action_mask", "observation", "agent_id", "alive", "state"]
+        order = ["action_mask", "agent_id", "observation", "agent_id", "alive", "state"]
         leaves = [rows[name] for name in order]
         if policy.net.memory_size:
             leaves.append(np.random.default_rng(0).uniform(-1.0, 1.0, (count, 5)).astype(np.float32))
@@ -352,7 +353,8 @@ def test_what_acts_is_what_learns(bench):
         obs = team_obs(ENVS, seed=t)
         central = {"agent_id": np.tile(np.arange(AGENTS), (ENVS, 1)), "alive": obs.alive}
         central["state"] = np.repeat(obs.state[:, None], AGENTS, axis=1)
-        own = {"obs.observation": obs.observation, "obs.action_mask": obs.action_mask}
+        own = {f"obs.{name}": obs[name] for name in ("observation", "action_mask")}
+        own["obs.agent_id"] = central["agent_id"]
         steps.append({**own, **{f"central.{name}": x for name, x in central.items()}, **mode.forward(obs)})
     rows = {name: np.stack([s[name] for s in steps]).reshape(ROWS, *steps[0][name].shape[2:]) for name in steps[0]}
     fixed = {"begun": np.zeros(ROWS, bool), "valid": np.ones(ROWS, bool)} if kind == "gru" else {}

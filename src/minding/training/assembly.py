@@ -16,6 +16,7 @@ from minding.engine.chain.task import Task
 from minding.engine.config.compiler import compile_config
 from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named, load_code, named_parts
+from minding.engine.config.options import setting_at
 from minding.engine.data.episode import RECORDED
 from minding.engine.error_origin import building
 from minding.engine.errors import ConfigError, MiddlewareError, add_note, nearest
@@ -41,9 +42,10 @@ def sizes_named(cfg: Config) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        named = largest_sizes(cfg)
-        if named:
-            add_note(error, f"above their defaults are {named}: lower what does not fit")
+        key = "policy.other.buffer_size" if "buffer_size" in cfg.policy.other else "policy.collect.n_sample"
+        above = largest_sizes(cfg)
+        more = f", or what is above its default: {above}" if above else ""
+        add_note(error, f"lower {key}={setting_at(cfg, key)}{more}")
         raise
 
 

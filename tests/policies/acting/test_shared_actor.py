@@ -5,6 +5,7 @@ import pytest
 from fakes import space_of, tiny_config
 from treevalue import FastTreeValue
 
+from minding.engine.data.agent_axis import with_identity
 from minding.engine.errors import ShapeError, SpaceError
 from minding.policies import get_algorithm
 from minding.policies.dqn import DQN
@@ -42,6 +43,19 @@ def test_each_agent_acts_as_a_single_one_does(policies):
         assert np.array_equal(values.reshape(-1), expected[name])
     assert np.array_equal(team.collect_mode.value(obs).reshape(-1), single.collect_mode.value(rows))
     assert np.array_equal(team.eval_mode.forward(obs).reshape(-1), single.eval_mode.forward(rows))
+
+
+def test_each_agent_acts_by_its_number_and_opponents_by_those_of_the_side_that_learns():
+    seen = with_identity(SEEN, 2)
+    spec = {"num_agents": 2, "agents": {"names": NAMES, "state": None, "team_reward": False}}
+    cfg = tiny_config("ppo", seen)
+    cfg.env.spec.update(spec)
+    obs = FastTreeValue({"observation": np.ones((4, 2, 3), np.float32), "alive": np.ones((4, 2), bool)})
+    first, second = PPO(cfg, modes=("eval", "collect")).collect_mode.forward(obs)["value"].T
+    assert len({*first}) == len({*second}) == 1
+    assert first[0] != second[0]
+    cfg.league.opponents = ["a"]
+    assert PPO(cfg, modes=("eval", "collect")).collect_mode.forward(obs)["value"].tolist() == [[second[0]] * 2] * 4
 
 
 def test_random_actions_have_the_axis(policies):

@@ -19,10 +19,11 @@ def test_the_exported_network_acts_for_one_agent(tmp_path):
     cfg = compile_run(user, ["run.loggers=[]", f"run.out_dir={tmp_path}"])
     policy, path = training.make_policy(cfg, modes=("eval",)), tmp_path / "agent.mindir"
     description = export_policy(policy, path, "mindir", info={})
-    assert [(each["name"], each["shape"]) for each in description["inputs"]] == [("obs.observation", ["batch", 4])]
+    inputs = [(each["name"], each["dtype"], each["shape"]) for each in description["inputs"]]
+    assert inputs == [("obs.agent_id", "int64", ["batch"]), ("obs.observation", "float32", ["batch", 4])]
     seen = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
     action = policy.eval_mode.forward({"observation": seen[None], "alive": np.ones((1, 3), bool)})
-    outputs = dict(zip((each["name"] for each in description["outputs"]), open_mindir(path)([seen])))
+    outputs = dict(zip((each["name"] for each in description["outputs"]), open_mindir(path)([np.arange(3), seen])))
     assert outputs["action"].tolist() == action[0].tolist()
     run_dir, state = RunDir.create(cfg), {"policy": policy.state_dict()}
     save_checkpoint(run_dir.checkpoints / "iter_1", state, {"train_iter": 1, "identity": identity(cfg)})

@@ -275,9 +275,8 @@ def test_a_graph_that_computes_something_else_is_not_written(file_format, made, 
 
 TEAMS = {
     # A value of the whole team is left out.
-    "mappo": (discrete(3), GRU, ["memory"], ["logits", "next_memory"]),
+    "mappo": (discrete(3), GRU, ["obs.agent_id", "memory"], ["logits", "next_memory"]),
     "coma": (discrete(3), {"policy.model.memory_dim": 5}, ["obs.agent_id", "memory"], ["logits", "next_memory"]),
-    # The networks of all agents are one, which is told whose turn it is.
     "maddpg": (discrete(3), {}, ["obs.agent_id"], ["logits"]),
     "maddpg, box": (space_of(2), {}, ["obs.agent_id"], ["policy_action"]),
     "masac, box": (space_of(2), {}, ["obs.agent_id"], ["policy_action"]),

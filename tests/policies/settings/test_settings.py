@@ -1,6 +1,7 @@
 """Algorithms are found by the names of their files, and told of without MindSpore."""
 
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 
 import minding.policies
+from minding import training
 from minding.configs import compile_run
 from minding.configs.checks import largest_sizes
-from minding.engine import Config
+from minding.engine import Config, Task
 from minding.engine.config.compiler import RUN_SCHEMA, schema_defaults, setting_paths
 from minding.engine.config.options import Option, setting_at
 from minding.engine.config.space import check_space
+from minding.engine.data import batch
 from minding.engine.errors import ConfigError, SpaceError, notes_of
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm, get_policy_class
@@ -160,4 +163,44 @@ def test_sizes_that_fill_memory_are_told_from_the_largest_on():
     assert largest_sizes(cfg) == told
     with pytest.raises(MemoryError, match="Unable to allocate") as found, sizes_named(cfg):
         np.empty(1 << 50)
-    assert notes_of(found.value) == [f"above their defaults are {told}: lower what does not fit"]
+    said = f"lower policy.other.buffer_size=1000000000, or what is above its default: {told}"
+    assert notes_of(found.value) == [said]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "setting", "rows"),
+    [
+        ("dqn", "other.buffer_size", 50_000_000),
+        ("qmix", "other.buffer_size", 50_000_000),
+        ("maddpg", "other.buffer_size", 50_000_000),
+        ("ppo", "collect.n_sample", 51_200_000),
+        ("mappo", "collect.n_sample", 51_200_000),
+        ("coma", "collect.n_sample", 51_200_000),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_before_a_run(algorithm, setting, rows, monkeypatch):
+    env = "agent_worlds:Parts" if ALGORITHMS[algorithm].agents == "several" else "CartPole-v1"
+    cfg = compile_run(
+        Config(policy={"type": algorithm}, env={"env_id": env}),
+        [f"policy.{setting}={rows}", f"run.max_env_step={rows}", "env.collector_env_num=8", "env.max_episode_steps=9"],
+    )
+    monkeypatch.setattr(batch, "free_memory", lambda: float(1 << 30))
+    message = r"^([\d,]+) rows of ([\d,]+) bytes take .* GiB, and 1.0 GiB are free: at most ([\d,]+) rows fit"
+    with pytest.raises(MemoryError, match=message) as found, sizes_named(cfg), Task().start() as task:
+        training.build(task, cfg)
+    numbers = re.match(message, str(found.value)).groups()
+    count, size, fitting = (int(number.replace(",", "")) for number in numbers)
+    agents = cfg.env.spec.num_agents if algorithm == "mappo" else 1
+    assert count == rows * agents
+    assert fitting == pytest.approx((1 << 30) / size, rel=0.1)
+    assert f"policy.{setting}={rows}" in notes_of(found.value)[0]
+
+
+def test_a_gigabyte_of_rows_is_told(caplog):
+    layout = batch.RowLayout({"number": batch.Field((1 << 18,))})
+    assert batch.free_memory() > 0
+    with caplog.at_level("INFO", "minding"):
+        layout.check_memory(1023)
+        assert not caplog.messages
+        layout.check_memory(1024)
+    assert caplog.messages == ["1,024 rows of 1,048,576 bytes take 1.0 GiB of memory"]
