@@ -1,5 +1,6 @@
 """Shared parts of games with one player, N at once or a single one, and of vector environments of several agents."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -7,7 +8,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+from pettingzoo import ParallelEnv
 
+from minding.engine.data.agent_axis import ALIVE, STATE
 from minding.engine.errors import SpaceError
 from minding.engine.types import Array
 from minding.envs.spaces.info import AgentsSpace
@@ -137,3 +140,73 @@ class AgentsVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
     def _shared(self, reward: Array) -> Array:
         """The agents' rewards ``(N, M)``, or their sums ``(N,)`` if the team has one reward."""
         return reward.sum(axis=1) if self.single_observation_space.team.one_reward else reward
+
+
+class AgentsGame(ParallelEnv[str, dict[str, Array], Any]):  # type: ignore[misc]
+    """A single environment of several agents, with PettingZoo's parallel interface: the vector version with N = 1.
+
+    Where the team has one reward, each agent that acts gets an equal part of it.
+    """
+
+    metadata: Mapping[str, Any] = {}
+
+    def __init__(self, games: AgentsVector, name: str, limit: int | None = None) -> None:
+        self._games, self._space = games, games.single_observation_space
+        team = self._space.team
+        self.possible_agents, self.max_cycles = list(team.names), limit
+        self.agents: list[str] = []
+        own = {"name": name, "one_reward": team.one_reward, "shared_info": team.shared_info}
+        self.metadata = {**type(self).metadata, **own}
+        self._place = {agent: m for m, agent in enumerate(team.names)}
+        if self._space.state is not None:
+            self.state_space = self._space.state
+
+    def observation_space(self, agent: str) -> spaces.Dict:
+        return self._space.team.observations[self._place[agent]]
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return self._space.team.actions[self._place[agent]]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        self._shown = self._games.reset(seed=seed)[0]
+        self.agents = [agent for agent, m in self._place.items() if self._shown[ALIVE][0, m]]
+        return self._seen(self.agents), {agent: {} for agent in self.agents}
+
+    def step(self, actions: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+        acting = self.agents
+        given = np.zeros_like(self._games.action_space.sample())
+        for agent in acting:
+            given[0, self._place[agent]] = actions[agent]
+        self._shown, reward, over, late, info = self._games.step(given)
+        there = {agent: bool(self._shown[ALIVE][0, m]) for agent, m in self._place.items()}
+        self.agents = [] if over[0] or late[0] else [agent for agent in acting if there[agent]]
+        of_all = self._space.team.shared_info
+        rewards = np.full(len(there), reward[0] / len(acting)) if reward.ndim == 1 else reward[0]
+        return (
+            self._seen(acting),
+            {agent: float(rewards[self._place[agent]]) for agent in acting},
+            {agent: not there[agent] for agent in acting},
+            {agent: bool(late[0] and there[agent]) for agent in acting},
+            {
+                agent: {key: x[0] if key in of_all else x[0, self._place[agent]] for key, x in info.items()}
+                for agent in acting
+            },
+        )
+
+    def state(self) -> Array:
+        if STATE not in self._shown:
+            raise NotImplementedError
+        state: Array = self._shown[STATE][0]
+        return state
+
+    def close(self) -> None:
+        self._games.close()
+
+    def _seen(self, agents: list[str]) -> dict[str, dict[str, Array]]:
+        """The observations of these agents, in their own sizes."""
+        found = {}
+        for agent in agents:
+            own = self.observation_space(agent).spaces
+            rows = {key: self._shown[key][0, self._place[agent]].astype(own[key].dtype) for key in own}
+            found[agent] = {key: row[tuple(slice(size) for size in own[key].shape)] for key, row in rows.items()}
+        return found

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
-from pettingzoo import ParallelEnv
 
 from minding.engine.data.agent_axis import ALIVE, STATE
 from minding.engine.data.observation import ACTION_MASK, OBSERVATION
@@ -18,7 +17,7 @@ from minding.engine.errors import ConfigError, nearest
 from minding.engine.process.packages import import_extra
 from minding.engine.process.runtime import silent
 from minding.engine.types import Array, State
-from minding.envs.games.game_vector import AgentsVector
+from minding.envs.games.game_vector import AgentsGame, AgentsVector
 from minding.envs.single.smac import SHARED_INFO, agent_names
 from minding.envs.spaces.info import AgentsSpace, Team
 
@@ -151,59 +150,9 @@ class SmaxVector(AgentsVector):
         return {**shown, STATE: view.state} if self._with_state else shown
 
 
-class Smax(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[misc]
-    """One battle with PettingZoo's parallel interface; each unit that acts gets an equal part of the reward."""
-
-    def __init__(self, worlds: Any) -> None:
-        self._battle = SmaxVector(1, worlds, global_state=True)
-        self._team = self._battle.single_observation_space.team
-        self.possible_agents = list(self._team.names)
-        self.agents: list[str] = []
-        self.max_cycles = worlds.limit
-        self.metadata = {"name": "smax", "one_reward": True, "shared_info": SHARED_INFO}
-
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        return self._team.observations[self.possible_agents.index(agent)]
-
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        return self._team.actions[self.possible_agents.index(agent)]
-
-    @property
-    def state_space(self) -> spaces.Space[Any]:
-        return self._battle.single_observation_space.state
-
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        self._seen = self._battle.reset(seed=seed)[0]
-        self.agents = list(self.possible_agents)
-        return self._by_agent(self.agents), {agent: {} for agent in self.agents}
-
-    def step(self, actions: Mapping[str, int]) -> tuple[dict[str, Any], ...]:
-        acting = self.agents
-        given = np.array([[actions.get(agent, 0) for agent in self.possible_agents]])
-        self._seen, reward, over, late, info = self._battle.step(given)
-        there = dict(zip(self.possible_agents, self._seen[ALIVE][0]))
-        self.agents = [] if over[0] or late[0] else [agent for agent in acting if there[agent]]
-        of_all = {key: values[0] for key, values in info.items()}
-        return (
-            self._by_agent(acting),
-            dict.fromkeys(acting, float(reward[0]) / len(acting)),
-            {agent: not there[agent] for agent in acting},
-            {agent: bool(late[0] and there[agent]) for agent in acting},
-            dict.fromkeys(acting, of_all),
-        )
-
-    def state(self) -> Array:
-        state: Array = self._seen[STATE][0]
-        return state
-
-    def close(self) -> None:
-        self._battle.close()
-
-    def _by_agent(self, agents: list[str]) -> dict[str, dict[str, Array]]:
-        places = {agent: self.possible_agents.index(agent) for agent in agents}
-        return {
-            agent: {key: self._seen[key][0, m] for key in (OBSERVATION, ACTION_MASK)} for agent, m in places.items()
-        }
+def battle_of(worlds: Any) -> AgentsGame:
+    """One battle with PettingZoo's parallel interface."""
+    return AgentsGame(SmaxVector(1, worlds, global_state=True), "smax", worlds.limit)
 
 
 @functools.cache
@@ -221,7 +170,7 @@ def _scenarios(map_name: str) -> Mapping[str, Any]:
     return MAP_NAME_TO_SCENARIO  # type: ignore[no-any-return]
 
 
-def smax_map(map_name: str) -> Callable[..., Smax]:
+def smax_map(map_name: str) -> Callable[..., AgentsGame]:
     """The function that makes a battle on a map, with its vector version as the attribute `vector_env`."""
     known = _scenarios(map_name)
     if map_name not in known:
@@ -229,8 +178,8 @@ def smax_map(map_name: str) -> Callable[..., Smax]:
             f"env.env_id='smax/{map_name}': SMAX has no such map{nearest(map_name, known)}; it has {', '.join(known)}"
         )
 
-    def make(**options: Any) -> Smax:
-        return Smax(_jax_worlds(map_name, None, tuple(options.items())))
+    def make(**options: Any) -> AgentsGame:
+        return battle_of(_jax_worlds(map_name, None, tuple(options.items())))
 
     def vector_env(
         num_envs: int,

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium import spaces
-from pettingzoo import ParallelEnv
 
 from minding.engine.data.agent_axis import ALIVE, STATE
 from minding.engine.data.observation import ACTION_MASK, OBSERVATION
 from minding.engine.types import Array
-from minding.envs.games.battle.battle_vector import UnitsVector, unit_sight, unit_team
-from minding.envs.games.battle.rules import (
-    DAMAGE,
-    LIFE,
-    SHOOT,
-    BattleMap,
-    Battles,
-    Orders,
-    Views,
-    X,
-    Y,
-    find_map,
-    state_size,
-    survey,
-)
+from minding.envs.games.battle.battle_vector import UnitsVector, unit_team
+from minding.envs.games.battle.rules import DAMAGE, LIFE, BattleMap, Battles, Orders, Views, X, Y, find_map, survey
 from minding.envs.games.battle.single import draw
+from minding.envs.games.game_vector import AgentsGame
 
 _OTHER_WAY = np.array([0, 1, 3, 2, -1])
 """North, south, east, west and none, as the other team sees them."""
@@ -108,76 +93,6 @@ class Duels:
         return DuelStep(reward * acting, outcome.over, score)
 
 
-class Duel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[misc]
-    """One duel, with PettingZoo's parallel interface."""
-
-    metadata = {"name": "Duel", "render_modes": ["rgb_array"], "render_fps": 8, "shared_info": ("score",)}  # noqa: RUF012
-
-    def __init__(self, map_name: str = "3v3", render_mode: str | None = None) -> None:
-        field = duel_map(map_name)
-        self.max_cycles, self.render_mode = field.limit, render_mode
-        self.possible_agents = list(duel_names(field))
-        self.agents: list[str] = []
-        self._duels, self._rng = Duels(field, 1), np.random.default_rng()
-        self._seen = {agent: unit_sight(field) for agent in self.possible_agents}
-        self._act = {agent: spaces.Discrete(SHOOT + field.enemies) for agent in self.possible_agents}
-        self.state_space = spaces.Box(-np.inf, np.inf, (state_size(field),), np.float32)
-        self._places = np.zeros((field.units, 2), np.float32)
-
-    def observation_space(self, agent: str) -> spaces.Dict:
-        return self._seen[agent]
-
-    def action_space(self, agent: str) -> spaces.Discrete:
-        return self._act[agent]
-
-    def reset(
-        self, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, dict[str, Array]], dict[str, dict[str, Any]]]:
-        if seed is not None:
-            self._rng = np.random.default_rng(seed)
-        self._duels.battles.begin(np.arange(1), self._rng)
-        self._duels.look()
-        self.agents = list(self.possible_agents)
-        return self._look(self.agents), {agent: {} for agent in self.agents}
-
-    def step(self, actions: Mapping[str, int]) -> tuple[dict[str, Any], ...]:
-        acting = self.agents
-        chosen = np.array([[int(actions.get(agent, 0)) for agent in self.possible_agents]])
-        step = self._duels.step(chosen)
-        alive = dict(zip(self.possible_agents, self._duels.alive[0].tolist()))
-        rewards = dict(zip(self.possible_agents, step.reward[0].tolist()))
-        over = bool(step.over[0])
-        cut = not over and bool(self._duels.battles.steps[0] >= self.max_cycles)
-        self.agents = [] if over or cut else [agent for agent in acting if alive[agent]]
-        return (
-            self._look(acting),
-            {agent: rewards[agent] for agent in acting},
-            {agent: over or not alive[agent] for agent in acting},
-            {agent: cut and alive[agent] for agent in acting},
-            {agent: {"score": float(step.score[0])} for agent in acting},
-        )
-
-    def state(self) -> Array:
-        state: Array = self._duels.state()[0]
-        return state
-
-    def render(self) -> Array:
-        return draw(self._duels.field, self._duels.battles.units[0], (), self._places)
-
-    def close(self) -> None:
-        """Does nothing: a duel has nothing to close."""
-
-    def _look(self, agents: list[str]) -> dict[str, dict[str, Array]]:
-        alive = self._duels.alive[0]
-        self._places[alive] = self._duels.battles.units[0, alive, X : Y + 1]
-        obs, masks = self._duels.observe()[0], self._duels.legal[0].astype(np.int8)
-        return {
-            agent: {OBSERVATION: obs[m], ACTION_MASK: masks[m]}
-            for m, agent in enumerate(self.possible_agents)
-            if agent in agents
-        }
-
-
 class DuelVector(UnitsVector):
     """N duels in one NumPy step."""
 
@@ -190,7 +105,7 @@ class DuelVector(UnitsVector):
         team_reward: bool = False,
         render_mode: str | None = None,
     ) -> None:
-        field = duel_map(map_name)
+        self.field = field = duel_map(map_name)
         self.render_mode = render_mode
         self._duels = Duels(field, num_envs)
         team = unit_team(field, duel_names(field), one_reward=team_reward, shared_info=("score",))
@@ -213,6 +128,26 @@ class DuelVector(UnitsVector):
     def _observe(self, there: Array) -> dict[str, Array]:
         seen = {OBSERVATION: self._duels.observe(), ACTION_MASK: self._duels.legal | ~there[..., None], ALIVE: there}
         return {**seen, STATE: self._duels.state()} if self._with_state else seen
+
+
+class Duel(AgentsGame):
+    """One duel, with PettingZoo's parallel interface."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012
+
+    def __init__(self, map_name: str = "3v3", render_mode: str | None = None) -> None:
+        self._duel = DuelVector(1, map_name, global_state=True)
+        field, self.render_mode = self._duel.field, render_mode
+        self._places = np.zeros((field.units, 2), np.float32)
+        super().__init__(self._duel, "Duel", field.limit)
+
+    def render(self) -> Array:
+        return draw(self._duel.field, self._duel.units[0], (), self._places)
+
+    def _seen(self, agents: list[str]) -> dict[str, dict[str, Array]]:
+        alive = self._duel.units[0, :, LIFE] > 0
+        self._places[alive] = self._duel.units[0, alive, X : Y + 1]
+        return super()._seen(agents)
 
 
 def parallel_env(map_name: str = "3v3", render_mode: str | None = None) -> Duel:

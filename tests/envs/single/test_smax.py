@@ -7,7 +7,7 @@ import pytest
 
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.envs import describe_env, make_env_manager
-from minding.envs.single.smax import JaxWorlds, Smax, SmaxVector, View
+from minding.envs.single.smax import JaxWorlds, SmaxVector, View, battle_of
 
 LIMIT = 5
 
@@ -40,7 +40,7 @@ class SmallWorlds:
 
 
 def small():
-    return Smax(SmallWorlds())
+    return battle_of(SmallWorlds())
 
 
 small.vector_env = lambda num_envs, max_episode_steps=None, global_state=False, team_reward=False: SmaxVector(

@@ -196,9 +196,8 @@ def test_battles_that_begin_anew_change_no_others():
 def same_battle(env, units):
     """Puts a single environment into the battle with these units."""
     parallel = env.unwrapped.parallel
-    if hasattr(parallel, "_duels"):
-        parallel._duels.battles.units[0] = units
-        parallel._duels.look()
+    if hasattr(parallel, "_duel"):
+        parallel._duel.units = units[None]
     else:
         parallel.env.battles.units[0] = units
         parallel.env._look()
