@@ -7,6 +7,7 @@ main_config = EasyDict(
     env=dict(env_id="Acrobot-v1"),
     policy=dict(
         type="dqn",
+        model=dict(normalize_obs=False),
         # A greedy policy that never moves the resting arm is always near: unless the learning rate falls to 0, it comes
         # back.
         learn=dict(anneal_lr=True, update_per_collect=32),

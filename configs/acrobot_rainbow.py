@@ -8,7 +8,7 @@ main_config = EasyDict(
     policy=dict(
         type="rainbow",
         # Each step costs 1: discounted returns lie between -1 / (1 - gamma) and 0.
-        model=dict(v_min=-100.0, v_max=0.0),
+        model=dict(v_min=-100.0, v_max=0.0, normalize_obs=False),
         learn=dict(anneal_lr=True, update_per_collect=32),
         collect=dict(n_sample=64),
         eval=dict(freq=5_000, n_episode=20),

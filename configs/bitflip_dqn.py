@@ -8,7 +8,7 @@ main_config = EasyDict(
     env=dict(env_id="minding/BitFlip-v0", env_kwargs=dict(bits=10)),
     policy=dict(
         type="dqn",
-        model=dict(hidden=[256]),
+        model=dict(hidden=[256], normalize_obs=False),
         learn=dict(gamma=0.98, update_per_collect=80),
         collect=dict(n_sample=160),
         eval=dict(freq=5_000, n_episode=50),

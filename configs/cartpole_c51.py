@@ -8,7 +8,7 @@ main_config = EasyDict(
     policy=dict(
         type="c51",
         # As cartpole_dqn. With a reward of 1 per step and gamma 0.99, no return exceeds 100.
-        model=dict(hidden=[256, 256], v_min=0.0, v_max=100.0),
+        model=dict(hidden=[256, 256], v_min=0.0, v_max=100.0, normalize_obs=False),
         learn=dict(
             learning_rate=1.5e-3, anneal_lr=True, batch_size=64, update_per_collect=128, nstep=3, target=dict(freq=512)
         ),

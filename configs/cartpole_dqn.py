@@ -10,7 +10,7 @@ main_config = EasyDict(
         # Many gradient steps after each longer rollout, on settings near those of RL Baselines3 Zoo. With a target that
         # follows faster, values grow beyond 100. With that, one-step returns, or a learning rate that does not fall to
         # 0, a policy that balances is often lost again.
-        model=dict(hidden=[256, 256]),
+        model=dict(hidden=[256, 256], normalize_obs=False),
         learn=dict(
             learning_rate=1.5e-3, anneal_lr=True, batch_size=64, update_per_collect=128, nstep=3, target=dict(freq=512)
         ),

@@ -8,7 +8,7 @@ main_config = EasyDict(
     policy=dict(
         type="rainbow",
         # As cartpole_c51.
-        model=dict(hidden=[256, 256], v_min=0.0, v_max=100.0),
+        model=dict(hidden=[256, 256], v_min=0.0, v_max=100.0, normalize_obs=False),
         learn=dict(learning_rate=1.5e-3, anneal_lr=True, batch_size=64, update_per_collect=128, target=dict(freq=512)),
         collect=dict(n_sample=256),
         other=dict(priority=dict(beta_steps=30_000)),

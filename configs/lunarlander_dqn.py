@@ -7,7 +7,7 @@ main_config = EasyDict(
     env=dict(env_id="LunarLander-v3"),
     policy=dict(
         type="dqn",
-        model=dict(hidden=[256, 256]),
+        model=dict(hidden=[256, 256], normalize_obs=False),
         learn=dict(anneal_lr=True, update_per_collect=16, nstep=3, target=dict(kind="soft", tau=0.01), warmup=5_000),
         collect=dict(n_sample=64),
         eval=dict(freq=25_000, n_episode=20),

@@ -7,7 +7,7 @@ main_config = EasyDict(
     env=dict(env_id="LunarLander-v3"),
     policy=dict(
         type="qrdqn",
-        model=dict(hidden=[256, 256]),
+        model=dict(hidden=[256, 256], normalize_obs=False),
         # With half the learning rate and tau of 0.005 three of five seeds reach 200.
         learn=dict(anneal_lr=True, update_per_collect=16, nstep=3, target=dict(kind="soft", tau=0.01), warmup=5_000),
         collect=dict(n_sample=64),

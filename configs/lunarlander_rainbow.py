@@ -8,7 +8,7 @@ main_config = EasyDict(
     policy=dict(
         type="rainbow",
         # As lunarlander_dqn. Discounted returns of crashes and landings lie within these bounds.
-        model=dict(hidden=[256, 256], v_min=-200.0, v_max=200.0),
+        model=dict(hidden=[256, 256], v_min=-200.0, v_max=200.0, normalize_obs=False),
         learn=dict(anneal_lr=True, update_per_collect=16, target=dict(kind="soft", tau=0.01), warmup=5_000),
         collect=dict(n_sample=64),
         eval=dict(freq=25_000, n_episode=20),

@@ -18,7 +18,7 @@ main_config = EasyDict(
     ),
     policy=dict(
         type="dqn",
-        model=dict(hidden=[512]),
+        model=dict(hidden=[512], normalize_obs=False),
         learn=dict(learning_rate=1e-4, batch_size=32, warmup=20_000, target=dict(freq=1_000)),
         eval=dict(freq=250_000),
         # A stack of frames takes 28 kB: the buffer is not part of checkpoints.

@@ -1,5 +1,5 @@
-"""Tasks for defaults against defaults that no library was tuned on: large scales, an image beside a vector, and places
-that are mostly empty.
+"""Tasks for defaults against defaults that no library was tuned on: large scales and offsets, an image beside a vector,
+and places that are mostly empty.
 
 Gymnasium and NumPy only, so that other libraries train on the same code.
 """
@@ -90,6 +90,49 @@ class Warehouse(gym.Env[Float, Float]):
         self._cash += reward
         self._day += 1
         return self._observation(), reward, False, self._day >= self.DAYS, {}
+
+
+class Room(gym.Env[Float, int]):
+    """A room whose temperatures are in kelvin: how much is heated in the next half hour?
+
+    The room loses a twentieth of its difference to the outside and gains 0.6 K per level of heating, which costs half
+    the price. Each kelvin beyond 1 around 294 costs 60. An episode has 96 half hours.
+
+    Observation: float32 (5,), temperature inside and outside, price from 50 to 350, sine and cosine of the hour.
+    Action: level of heating, 0 to 3.
+    """
+
+    STEPS = 96
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1e4, 1e4, (5,))
+        self.action_space = spaces.Discrete(4)
+        self._step = 0
+        self._usual = self._inside = self._outside = self._price = 0.0
+
+    def _observation(self) -> Float:
+        angle = 2 * math.pi * self._step / 48
+        return np.array([self._inside, self._outside, self._price, math.sin(angle), math.cos(angle)], np.float32)
+
+    def _change_weather(self) -> None:
+        angle = 2 * math.pi * self._step / 48
+        self._outside = self._usual - 5 * math.cos(angle) + self.np_random.normal()
+        self._price = float(np.clip(200 - 100 * math.cos(2 * angle) + 30 * self.np_random.normal(), 50, 350))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Float, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._step, self._usual = 0, 278 + 4 * self.np_random.normal()
+        self._inside = 293 + self.np_random.normal()
+        self._change_weather()
+        return self._observation(), {}
+
+    def step(self, action: int) -> tuple[Float, float, bool, bool, dict[str, Any]]:
+        cost = 0.5 * self._price * int(action)
+        self._inside += 0.05 * (self._outside - self._inside) + 0.6 * int(action)
+        self._step += 1
+        self._change_weather()
+        reward = -cost - 60 * max(0.0, abs(self._inside - 294) - 1)
+        return self._observation(), reward, False, self._step >= self.STEPS, {}
 
 
 class Spot(gym.Env[dict[str, Any], int]):

@@ -12,6 +12,7 @@ from minding.policies.settings import DISCRETE, Algorithm, shared
 
 class QModel(shared.Dueling, shared.Blocks):
     hidden: list[int] = setting([128, 128])
+    normalize_obs = True
 
 
 class QLearn(shared.DoubleQ, shared.GradNorm, shared.OffPolicyLearn):

@@ -32,7 +32,7 @@ from proofs.peer_defaults import NAME as PEER
 from proofs.peer_defaults import improvement, peer_defaults_table
 from proofs.recordings import folder_name
 from proofs.runs import ROOT, Results, RunFailed
-from proofs.scale_tasks import Dispatcher, Servers, Spot, Warehouse
+from proofs.scale_tasks import Dispatcher, Room, Servers, Spot, Warehouse
 from proofs.spread_controller import controller
 from proofs.studies import STUDIES
 
@@ -175,7 +175,7 @@ def test_the_table_of_defaults_shows_both_sides_twice(tmp_path):
     assert "TD3" not in table, "rows without a measurement are left out"
 
 
-@pytest.mark.parametrize("env", [Servers, Warehouse, Spot, Dispatcher])
+@pytest.mark.parametrize("env", [Servers, Warehouse, Room, Spot, Dispatcher])
 def test_the_tasks_of_large_scales_are_gymnasium_environments(env):
     check_env(env(), skip_render_check=True)
 
