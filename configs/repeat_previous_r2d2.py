@@ -10,7 +10,7 @@ main_config = EasyDict(
     env=dict(env_id="minding/RepeatPrevious-v0", collector_env_num=16),
     policy=dict(
         type="r2d2",
-        model=dict(hidden=[32], memory_dim=32, normalize_obs=False),
+        model=dict(hidden=[32], memory_dim=32),
         learn=dict(
             learning_rate=3e-3,
             anneal_lr=True,

@@ -204,6 +204,8 @@ class RainbowSettings(TransitionSettings):
 
 
 class R2D2Model(shared.Memory, QModel):
+    # A stored memory belongs to the moments of its time.
+    normalize_obs = False
     memory: str = setting(
         "gru", ("gru", "lstm", "gtrxl"), "recurrent layer or gated transformer between encoder and hidden layers"
     )
