@@ -59,7 +59,6 @@ ifeq ($(strip $(ARGS)),)
 	test -f docs/results/switch.json || $(BIN)/python -m proofs.switch
 	test -f docs/images/pendulum_coverage.png || $(BIN)/python -m proofs.coverage
 	test -f docs/results/defaults.json || $(BIN)/python -m proofs.defaults
-	test -f docs/results/teams.json || $(BIN)/python -m proofs.teams
 	$(BIN)/python -m proofs.kills
 	test -f docs/results/crashes.json || $(BIN)/python -m proofs.crashes
 	test -f docs/results/forged.json || $(BIN)/python -m proofs.forged

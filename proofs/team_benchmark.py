@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
+from minding.configs import PRESETS, load_preset
 from minding.engine.run.aggregates import aggregate
 from proofs.runs import STUDY, Job, Record, Results
 
@@ -76,6 +79,24 @@ def benchmark_table(results: Results) -> str:
         lines += ["", f"{source}: {each['note']} [Source]({each['source']}).", ""]
         scores = {(name, algorithm): each["scores"].get(f"{name} {algorithm}", ()) for name, algorithm in _runs()}
         lines += _grid({pair: " ± ".join(f"{value:g}" for value in score) for pair, score in scores.items()})
+    return "\n".join([*lines, ""])
+
+
+def presets_table(results: Results) -> str:
+    """A row for each measured preset of simple_spread and Battle: its return, or the share of battles won."""
+    lines = ["| preset | measure | mean | lowest to highest seed | seeds | env steps |", "|---|---|---:|---|---:|---:|"]
+    for name in PRESETS:
+        cfg, records = load_preset(name), results.of("learning", name)
+        won = cfg.env.env_id == "minding/Battle-v0"
+        if not records or not (won or cfg.env.env_id == TASKS["simple_spread"].env_id):
+            continue
+        values = [record["eval_info"]["battle_won"] if won else record["eval_mean"] for record in records]
+        mean, low, high = (
+            f"{each:.1%}" if won else f"{each:.1f}" for each in (np.mean(values), min(values), max(values))
+        )
+        measure = f"won on {cfg.env.env_kwargs['map_name']}" if won else "return"
+        cells = f"{mean} | {low} to {high} | {len(records)} | {records[0]['env_step']:,}"
+        lines.append(f"| [{name}]({cfg.policy.type}.md) | {measure} | {cells} |".replace("%", " %"))
     return "\n".join([*lines, ""])
 
 

@@ -33,7 +33,6 @@ from proofs.peer_defaults import improvement, peer_defaults_table
 from proofs.recordings import folder_name
 from proofs.runs import ROOT, Results, RunFailed
 from proofs.scale_tasks import Dispatcher, Room, Servers, Spot, Warehouse
-from proofs.spread_controller import controller
 from proofs.studies import STUDIES
 
 # Lines of play
@@ -325,18 +324,6 @@ def test_a_constant_takes_the_place_of_gails_rewards(chain, value):
         used = [line.split()[1] for line in repr(task).splitlines() if line[:1].isdigit()]
     expected = ["interaction_evaluator", "StepCollector", "reward_estimator", "gae_estimator", "multistep_trainer"]
     assert used == expected
-
-
-# Agents of simple_spread
-
-
-def test_the_nearest_pair_goes_first_and_brakes():
-    seen = np.zeros((1, 3, 18))
-    # From agent to landmark: 0 is nearest to landmark 1, left of it; of the rest, 2 is nearest to 0, above it.
-    seen[0, :, 4:10] = [[0.9, 0.9, -0.2, 0.1, 2, 2], [3, 3, 0.3, 0.3, -0.5, 1.0], [0.1, 0.4, 0.5, 0, 2, 2]]
-    assert controller(seen).tolist() == [[1, 4, 4]]
-    seen[0, 0, 0] = -1.0  # so fast to the left that it would pass the landmark
-    assert controller(seen)[0, 0] == 2
 
 
 # Predators against the prey of another run
