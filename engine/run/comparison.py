@@ -1,7 +1,6 @@
 """Comparison of runs: the final evaluation of each, and the settings in which they differ."""
 
 import dataclasses
-import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.config.options import plain
-from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
 from minding.engine.run.aggregates import Estimate, aggregate
-from minding.engine.run.curves import settings_of
+from minding.engine.run.curves import read_each, settings_of
 from minding.engine.run.metrics import clock_of, read_metrics
-from minding.engine.run.run_dir import RunDir, run_folders
+from minding.engine.run.run_dir import RunDir
 from minding.engine.run.run_summary import Score, final_scores
 
 _NOT_COMPARED = ("env.spec",)
@@ -48,19 +46,7 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
     which their environments were given. A folder of seeds represents the runs in it. A folder that cannot be read is
     left out with a warning.
     """
-    runs, errors = [], []
-    for path in itertools.chain.from_iterable(map(run_folders, paths)):
-        try:
-            run = RunDir.open(path)
-            runs.append((run, plain(run.read_config())))
-        except ConfigError as error:
-            errors.append(error)
-    if not runs and len(errors) == 1:
-        raise errors[0]
-    for each in errors:
-        console_logger().warning("left out: %s", each)
-    if not runs:
-        raise ConfigError(f"none of these {len(errors)} folders holds a run")
+    runs = read_each(paths, _opened, "a run")
     differing = differing_settings([cfg for _, cfg in runs])
     compared = [_compared(run, cfg, settings) for (run, cfg), settings in zip(runs, differing, strict=True)]
     environments = list(dict.fromkeys(run.env_id for run in compared))
@@ -69,6 +55,11 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
         return environments.index(run.env_id), math.inf if run.evaluation is None else -run.evaluation[0]
 
     return sorted(compared, key=place)
+
+
+def _opened(path: Path) -> tuple[RunDir, Mapping[str, Any]]:
+    run = RunDir.open(path)
+    return run, plain(run.read_config())
 
 
 @dataclasses.dataclass(frozen=True)

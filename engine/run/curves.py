@@ -4,9 +4,9 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from minding.engine.run.run_dir import RunDir, run_folders
 from minding.engine.run.run_summary import final_scores, opponents_of, plays_itself
 from minding.engine.search.opponents import score_key
 from minding.engine.types import Array
+
+T = TypeVar("T")
 
 EVAL_RETURN = "eval/return_mean"
 COLLECT_RETURN = "collect/return_mean"
@@ -182,6 +184,24 @@ def mean_curve(
     return Curve(label, grid, mean(table), low, high, len(runs), env_id, column, members=tuple(runs))
 
 
+def read_each(paths: Iterable[str | os.PathLike[str]], read: Callable[[Path], T], what: str) -> list[T]:
+    """What `read` returns for each run folder, of a folder of seeds for each run in it. A folder that cannot be read is
+    left out with a warning; `what` says what it should hold."""
+    runs, errors = [], []
+    for path in itertools.chain.from_iterable(map(run_folders, paths)):
+        try:
+            runs.append(read(path))
+        except ConfigError as error:
+            errors.append(error)
+    if not runs and len(errors) == 1:
+        raise errors[0]
+    for each in errors:
+        console_logger().warning("left out: %s", each)
+    if not runs:
+        raise ConfigError(f"none of these {len(errors)} folders holds {what}")
+    return runs
+
+
 def learning_curves(paths: Iterable[str | os.PathLike[str]], labels: Sequence[str] = ()) -> list[Curve]:
     """One curve for each configuration among the runs, over its seeds, by environment; with self-play also one for each
     opponent.
@@ -190,18 +210,7 @@ def learning_curves(paths: Iterable[str | os.PathLike[str]], labels: Sequence[st
     in it. A folder that cannot be read is left out with a warning; so is the earlier of two runs with the same
     configuration and seed.
     """
-    runs, errors = [], []
-    for path in itertools.chain.from_iterable(map(run_folders, paths)):
-        try:
-            runs.append(_read_run(path))
-        except ConfigError as error:
-            errors.append(error)
-    if not runs and len(errors) == 1:
-        raise errors[0]
-    for each in errors:
-        console_logger().warning("left out: %s", each)
-    if not runs:
-        raise ConfigError(f"none of these {len(errors)} folders holds a run with returns")
+    runs = read_each(paths, _read_run, "a run with returns")
     groups = _groups(runs)
     own = _labels([group[0] for group in groups])
     if labels and len(labels) != len(groups):
