@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from minding.engine.checkpoint import BlockArray
-from minding.engine.data.batch import Field, RowLayout
-from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.data.batch import RowLayout
+from minding.engine.errors import CheckpointError
 from minding.engine.process import runtime
 from minding.engine.types import Array, StateDict
 
@@ -88,74 +88,6 @@ class TablesPart:
 
     def put(self, table: int, places: Array, values: Array) -> None:
         self._tables.put(table, self._start + places, values)
-
-
-class StampedRows:
-    """Rows in device memory that are written in any order, and the time of each write, for incremental
-    checkpoints."""
-
-    def __init__(self, capacity: int, fields: Mapping[str, Field]) -> None:
-        if capacity < 1:
-            raise ConfigError(f"buffer capacity: expected at least 1 row, got {capacity}")
-        self.capacity = capacity
-        self.layout = RowLayout(fields)
-        self.tables = DeviceTables(self.layout, capacity)
-        # For each place, the number of rows pushed when it was written.
-        self.pushed, self._written = 0, np.zeros(capacity, np.int64)
-        self._origin = new_origin()
-
-    def pack(self, values: Mapping[str, Array]) -> tuple[Array, ...]:
-        """Packs rows, one array ``(n, *shape)`` per field, for `put`."""
-        block = self.layout.pack(values)
-        self.layout.check_finite(block, "replay push")
-        return block
-
-    def put(self, places: Array, block: Sequence[Array], pushed: int) -> None:
-        """Writes packed rows to places, int64 ``(n,)``, of `pushed` rows that were offered."""
-        for table, new in enumerate(block):
-            self.tables.put(table, places, new)
-        self.pushed += pushed
-        self._written[places] = self.pushed
-
-    def versions(self, places: Array) -> Array:
-        """When the rows at these places were written: the number of rows pushed until then, int64."""
-        written: Array = self._written[places]
-        return written
-
-    @property
-    def used(self) -> int:
-        """The number of places up to the last one that was ever written."""
-        return int(np.flatnonzero(self._written).max(initial=-1)) + 1
-
-    def read(self, name: str, rows: Array) -> Array:
-        """A field of the rows at the given places, as a copy."""
-        return self.layout.read(self.tables.host, name, rows).copy()
-
-    def state_dict(self) -> StateDict:
-        """The used rows (views, not copies, in blocks) and the number of rows ever pushed."""
-        used = self.used
-
-        def versions(block_rows: int) -> list[int]:
-            """For each block, the number of rows pushed up to its last change, counted from the origin."""
-            if not used:
-                return []
-            last = np.maximum.reduceat(self._written[:used], np.arange(0, used, block_rows))
-            return [self._origin + int(pushed) for pushed in last]
-
-        return {
-            **described(self.layout, self.capacity),
-            "pushed": self.pushed,
-            "tables": {str(i): in_blocks(table, used, versions) for i, table in enumerate(self.tables.host)},
-        }
-
-    def load_state_dict(self, state: StateDict) -> None:
-        check_fits(state, self.layout, self.capacity)
-        saved = [np.asarray(state["tables"][str(i)]) for i in range(len(self.tables.host))]
-        self.tables.write(0, saved)
-        self.pushed = int(state["pushed"])
-        self._written[:] = 0
-        self._written[: len(saved[0])] = self.pushed
-        self._origin = new_origin()
 
 
 def described(layout: RowLayout, capacity: int) -> StateDict:

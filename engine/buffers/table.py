@@ -8,21 +8,29 @@ import numpy as np
 
 from minding.engine.buffers import limiters
 from minding.engine.buffers.base import BaseBuffer
-from minding.engine.buffers.device_tables import StampedRows
+from minding.engine.buffers.device_tables import DeviceTables, check_fits, described, in_blocks, new_origin
 from minding.engine.buffers.limiters import Limiter
 from minding.engine.buffers.priorities import UNKNOWN, Priority, checked_errors
 from minding.engine.buffers.selectors import make_selector, uses_priority
-from minding.engine.data.batch import PRIORITY, Field, IndexedBatch
+from minding.engine.data.batch import PRIORITY, Field, IndexedBatch, RowLayout
 from minding.engine.errors import CheckpointError, ConfigError, LimitError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, StateDict
 
 
-class Rows(StampedRows):
-    """Rows in device memory that several tables can share; a row is free again once no table refers to it."""
+class Rows:
+    """Rows in device memory that several tables can share; a row is free again once no table refers to it. The time of
+    each write is noted, for incremental checkpoints."""
 
     def __init__(self, capacity: int, fields: Mapping[str, Field]) -> None:
-        super().__init__(capacity, fields)
+        if capacity < 1:
+            raise ConfigError(f"buffer capacity: expected at least 1 row, got {capacity}")
+        self.capacity = capacity
+        self.layout = RowLayout(fields)
+        self.tables = DeviceTables(self.layout, capacity)
+        # For each place, the number of rows pushed when it was written.
+        self.pushed, self._written = 0, np.zeros(capacity, np.int64)
+        self._origin = new_origin()
         self._references = np.zeros(capacity, np.int64)
         # A released place is the last to be written again: a learner that sampled it may not have gathered it yet.
         self._free = deque(range(capacity))
@@ -32,8 +40,14 @@ class Rows(StampedRows):
         """The number of rows that still fit."""
         return len(self._free)
 
+    def pack(self, values: Mapping[str, Array]) -> tuple[Array, ...]:
+        """Packs rows, one array ``(n, *shape)`` per field, for `take`."""
+        block = self.layout.pack(values)
+        self.layout.check_finite(block, "replay push")
+        return block
+
     def take(self, block: Sequence[Array]) -> Array:
-        """Writes rows to free places; returns the places, int64 ``(n,)``."""
+        """Writes packed rows to free places; returns the places, int64 ``(n,)``."""
         count = len(block[0])
         if count > self.num_free:
             raise ConfigError(
@@ -41,7 +55,10 @@ class Rows(StampedRows):
                 f"{self.num_free} are free; give Rows a capacity of at least the sum of its tables' capacities"
             )
         places = np.array([self._free.popleft() for _ in range(count)], np.int64)
-        self.put(places, block, count)
+        for table, new in enumerate(block):
+            self.tables.put(table, places, new)
+        self.pushed += count
+        self._written[places] = self.pushed
         return places
 
     def hold(self, places: Array) -> None:
@@ -53,17 +70,43 @@ class Rows(StampedRows):
         self._references[places] -= 1
         self._free.extend(places[self._references[places] == 0].tolist())
 
+    def versions(self, places: Array) -> Array:
+        """When the rows at these places were written: the number of rows pushed until then, int64."""
+        written: Array = self._written[places]
+        return written
+
+    def read(self, name: str, rows: Array) -> Array:
+        """A field of the rows at the given places, as a copy."""
+        return self.layout.read(self.tables.host, name, rows).copy()
+
     def state_dict(self) -> StateDict:
-        """The rows (views, not copies, in blocks) and the free places, in the order in which they will be used."""
+        """The rows up to the last that was ever written (views, not copies, in blocks), the number of rows ever pushed,
+        and the free places, in the order in which they will be used."""
+        used = int(np.flatnonzero(self._written).max(initial=-1)) + 1
+
+        def versions(block_rows: int) -> list[int]:
+            """For each block, the number of rows pushed up to its last change, counted from the origin."""
+            if not used:
+                return []
+            last = np.maximum.reduceat(self._written[:used], np.arange(0, used, block_rows))
+            return [self._origin + int(pushed) for pushed in last]
+
         return {
-            **super().state_dict(),
-            "used": self.used,
+            **described(self.layout, self.capacity),
+            "pushed": self.pushed,
+            "tables": {str(i): in_blocks(table, used, versions) for i, table in enumerate(self.tables.host)},
             "free": np.array(self._free, np.int64),
             "references": self._references.copy(),
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        super().load_state_dict(state)
+        check_fits(state, self.layout, self.capacity)
+        saved = [np.asarray(state["tables"][str(i)]) for i in range(len(self.tables.host))]
+        self.tables.write(0, saved)
+        self.pushed = int(state["pushed"])
+        self._written[:] = 0
+        self._written[: len(saved[0])] = self.pushed
+        self._origin = new_origin()
         self._free = deque(np.asarray(state["free"]).tolist())
         self._references = np.asarray(state["references"]).astype(np.int64)
 

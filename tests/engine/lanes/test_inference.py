@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lane_toys import DieOnce, ExitOnce, ServedPolicy, lane_threads, run
 
 from minding.engine.errors import ChainError
-from minding.engine.lanes import inference_trial
+from minding.engine.lanes import collect
 from minding.engine.lanes.inference import Ask, Batching, divided, joined
 from minding.engine.lanes.sockets import SocketPort
 from minding.engine.lanes.transport import Question
@@ -192,7 +192,7 @@ def test_an_error_of_the_network_ends_the_run_with_its_place():
 @pytest.mark.parametrize(("server", "chosen"), [(1.0, "server"), (3.0, "local")])
 def test_auto_takes_what_was_faster_in_a_trial(server, chosen, monkeypatch, caplog):
     caplog.set_level("INFO", "minding")
-    monkeypatch.setattr(inference_trial, "trial", lambda group, ctx: (2.0, server))
+    monkeypatch.setattr(collect, "trial", lambda group, ctx: (2.0, server))
     found = run(4, {**THREADS, "inference": "auto"}, policy=ServedPolicy())
     assert f"took 2000.0 ms acting locally and {1e3 * server:.1f} ms through a server: {chosen}" in caplog.text
     assert found.task.resume_guarantee == ("batched" if chosen == "server" else "in-flight")
