@@ -185,7 +185,7 @@ def mean_curve(
 
 
 def read_each(paths: Iterable[str | os.PathLike[str]], read: Callable[[Path], T], what: str) -> list[T]:
-    """What `read` returns for each run folder, of a folder of seeds for each run in it. A folder that cannot be read is
+    """The results of `read` for the run folders, and for each run in a folder of seeds. A folder that cannot be read is
     left out with a warning; `what` says what it should hold."""
     runs, errors = [], []
     for path in itertools.chain.from_iterable(map(run_folders, paths)):
