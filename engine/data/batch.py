@@ -84,7 +84,6 @@ class RowLayout:
         # The values are in the order of the fields.
         self.columns = {name: self.columns[name] for name in self.fields}
         self.width = width
-        self.num_tables = 1 + images
 
     def _is_successor(self, name: str) -> bool:
         """Whether a field holds the images that the successor has in `obs`."""
