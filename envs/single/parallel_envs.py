@@ -364,6 +364,9 @@ def _common_entries(own: Mapping[str, spaces.Dict], legal: Sequence[Array], name
 
 def _has_state(env: Any) -> bool:
     """Whether an environment offers its global state."""
+    if isinstance(getattr(env, "state_space", None), spaces.Box):
+        # A reset may be expensive, such as the first one of worlds in JAX, which are compiled then.
+        return True
     try:
         env.reset(seed=0)
         env.state()

@@ -7,6 +7,7 @@ import pytest
 
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.envs import describe_env, make_env_manager
+from minding.envs.single.parallel_envs import AgentOptions, AgentsEnv
 from minding.envs.single.smax import JaxWorlds, SmaxVector, View, battle_of
 
 LIMIT = 5
@@ -52,6 +53,12 @@ KEYS = ["battle_won", "dead_allies", "dead_enemies"]
 def manager_of(backend, keys=KEYS):
     settings = {"env_id": "test_smax:small", "info_keys": keys, "global_state": True, "backend": backend}
     return make_env_manager(settings, 3, 0)
+
+
+def test_no_world_is_compiled_to_learn_the_space_of_the_state(monkeypatch):
+    monkeypatch.setattr(SmallWorlds, "begin", None)
+    env = AgentsEnv(small(), "small", AgentOptions(global_state=True))
+    assert env.observation_space.state.shape == (3,)
 
 
 def test_the_space_and_the_limit_are_those_of_the_map():
