@@ -156,6 +156,9 @@ def compile_run(
             f"policy.type={algorithm.name!r}: the other settings are those of {own!r} ({error}); start from a preset "
             f"of {algorithm.name!r}: `minding list presets` lists all"
         ) from None
+    if str(cfg.env.env_kwargs.get("opponent")).partition(":")[0] == "self":
+        # A return against oneself would say nothing.
+        cfg.env.evaluator_kwargs.setdefault("opponent", "random")
     if said.value("run.target") is None and not same_task(named_env, cfg.env):
         cfg.run.target = None
     limits = {"limits": limits_of_data(cfg)} if cfg.env.env_id == RECORDED else {}

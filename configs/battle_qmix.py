@@ -8,7 +8,7 @@ from easydict import EasyDict
 main_config = EasyDict(
     # Without a victory no more than 8.6 of 20 can be earned.
     run=dict(max_env_step=300_000, target=18.9),
-    env=dict(env_id="minding/Battle-v0", env_kwargs=dict(map_name="3v3"), info_keys=["battle_won"]),
+    env=dict(env_id="minding/Battle-v0", env_kwargs=dict(map_name="3v3")),
     policy=dict(type="qmix", eval=dict(freq=30_000, n_episode=40)),
 )
 

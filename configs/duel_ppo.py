@@ -11,7 +11,7 @@ main_config = EasyDict(
     run=dict(max_env_step=200_000),
     pool=dict(freq=10),
     league=dict(opponents=["red_0", "red_1", "red_2"]),
-    env=dict(env_id="minding/Duel-v0", info_keys=["score"], collector_env_num=16, normalize_reward=False),
+    env=dict(env_id="minding/Duel-v0", collector_env_num=16, normalize_reward=False),
     policy=dict(
         type="ppo",
         model=dict(normalize_obs=False),

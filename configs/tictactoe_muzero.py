@@ -8,12 +8,7 @@ from easydict import EasyDict
 
 main_config = EasyDict(
     run=dict(max_env_step=150_000, target=0.85),
-    env=dict(
-        env_id="minding/TicTacToe-v0",
-        env_kwargs=dict(opponent="self:6"),
-        evaluator_kwargs=dict(opponent="random"),
-        collector_env_num=256,
-    ),
+    env=dict(env_id="minding/TicTacToe-v0", env_kwargs=dict(opponent="self:6"), collector_env_num=256),
     policy=dict(
         type="muzero",
         model=dict(bins=21, bin_limit=1.0),

@@ -10,7 +10,6 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.observation import ACTION_MASK
 from minding.engine.errors import EnvError, NonFiniteError, ShapeError
 from minding.engine.types import Array, EnvStep, EpisodeEnd, Factory, Obs, StateDict
 from minding.envs.backends.native_vector import VectorSource
@@ -259,8 +258,7 @@ class VectorEnvManager(BatchedEnvManager):
         name = settings["env_id"] or type(vector_env.unwrapped).__name__
         agents, keys = agents_space(vector_env.single_observation_space), settings["info_keys"]
         if agents is not None:
-            # The agents' masks are in their observations.
-            keys = [key for key in keys if key != ACTION_MASK]
+            keys = agents.team.info_keys(keys)
         count = None if agents is None else len(agents.names)
         adapter = action_adapter(vector_env.single_action_space, settings, name, count, warn=training and not warned)
         restart, timeout = settings["on_error"] == "restart", settings["step_timeout"]

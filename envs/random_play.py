@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data import obs_trees
+from minding.engine.data.actions import random_actions
 from minding.engine.data.agent_axis import num_agents
-from minding.engine.data.observation import ACTION_MASK, observation_leaves, random_legal
+from minding.engine.data.observation import ACTION_MASK, observation_leaves
 from minding.engine.errors import EnvError
 from minding.engine.types import Array, EnvStep, Obs
 from minding.envs.guards.answers import as_flag, reset_answer, step_answer
@@ -51,21 +52,8 @@ class RandomPlay:
 
     def action(self) -> Array:
         """Random actions for the current observations."""
-        space = self._space
-        if space["kind"] == "box":
-            return self._rng.uniform(-1, 1, (*self._lead, *space["shape"])).astype(np.float32)
-        counts = space.get("nvec", [space.get("n")])
-        mask = np.ones((*self._lead, sum(counts)), bool)
-        if self._masked:
-            mask = obs_trees.named(self._manager.obs)[ACTION_MASK]
-        action = random_legal(mask, counts, self._rng)
-        if space["kind"] == "discrete":
-            return action
-        choices = action.reshape(*self._lead, -1)
-        if space["kind"] == "multi_discrete":
-            return choices
-        numbers = self._rng.uniform(-1, 1, (*self._lead, len(space["low"])))
-        return np.concatenate([choices, numbers], axis=-1, dtype=np.float32)
+        mask = obs_trees.named(self._manager.obs)[ACTION_MASK] if self._masked else None
+        return random_actions(self._space, self._lead, self._rng, mask)
 
 
 def replay_difference(

@@ -12,11 +12,13 @@ import numpy as np
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.data import obs_trees
+from minding.engine.data.actions import ActionAdapter, random_actions
 from minding.engine.data.agent_axis import ALIVE
+from minding.engine.data.observation import ACTION_MASK
 from minding.engine.errors import ChainError, CheckpointError, ConfigError, EnvError, LaneError
 from minding.engine.run.pool import ModelPool
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
-from minding.engine.types import Array, EnvManager, EnvStep, Factory, LaneContext, Obs, StateDict
+from minding.engine.types import Array, EnvManager, EnvStep, EpisodeEnd, Factory, LaneContext, Obs, StateDict
 from minding.middleware.ctx_fields import metrics_in
 
 _START = 1000.0
@@ -169,13 +171,60 @@ class League:
         self._pool.hold(past.version for past in self.selves)
 
 
-class LeagueEnv:
+class _OneSided:
+    """Environments in which others act for the agents of one side, which the policy sees as absent (`ALIVE` is
+    false)."""
+
+    def __init__(self, env: EnvManager, opponents: Sequence[int]) -> None:
+        if not len(opponents):
+            raise ConfigError(f"opponents={opponents!r}: expected the indices of the agents of one side")
+        self.num_envs = env.num_envs
+        self._env = env
+        self._opponents = np.asarray(opponents, np.int64)
+
+    @property
+    def resume_guarantee(self) -> str:
+        return self._env.resume_guarantee
+
+    @property
+    def obs(self) -> Obs:
+        return self._hidden(self._env.obs)
+
+    @property
+    def episode_steps(self) -> Array:
+        return self._env.episode_steps
+
+    def reset(self, seed: int | None = None) -> Obs:
+        return self._hidden(self._env.reset(seed))
+
+    def abandon(self) -> None:
+        self._env.abandon()
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _hidden(self, obs: Obs) -> Obs:
+        """The observation, with the opponents' agents marked as absent."""
+        leaves = dict(obs_trees.leaves(obs))
+        alive = leaves[ALIVE].copy()
+        alive[:, self._opponents] = False
+        hidden: Obs = obs_trees.unflatten({**leaves, ALIVE: alive})
+        return hidden
+
+    def _shown(self, step: EnvStep, **changes: Any) -> EnvStep:
+        """The step as the policy sees it."""
+        shown = self._hidden(step.obs)
+        final = shown if step.next_obs is step.obs else self._hidden(step.next_obs)
+        return dataclasses.replace(step, obs=shown, next_obs=final, **changes)
+
+
+class LeagueEnv(_OneSided):
     """Environments in which past selves act for some of the agents: an `EnvManager` to collect in.
 
     Each episode has one opponent, which is drawn in favor of those that are rarely beaten (see `hard_first`); the win
-    rates are those at the beginning of the iteration. The policy sees the opponents' agents as absent (`ALIVE` is
-    false), so that it does not learn from them. The info of an episode's end has the number of its opponent's version
-    as ``opponent``, or -1 if another version took its place meanwhile. The return of an episode adds up both sides.
+    rates are those at the beginning of the iteration. The policy does not learn from the opponents' agents. The info of
+    an episode's end has the number of its opponent's version as ``opponent``, or -1 if another version took its place
+    meanwhile. The return of an episode adds up both sides.
     In an asynchronous run each collector draws its own opponents.
     """
 
@@ -188,12 +237,9 @@ class LeagueEnv:
         seed: int,
         lane: LaneContext | None = None,
     ) -> None:
-        if not len(opponents):
-            raise ConfigError(f"opponents={opponents!r}: expected the indices of the agents of one side")
+        super().__init__(env, opponents)
         lane = LaneContext(0, {}) if lane is None else lane
-        self.num_envs = env.num_envs
-        self._env, self._places, self._acting, self._seed = env, places, acting, seed
-        self._opponents = np.asarray(opponents, np.int64)
+        self._places, self._acting, self._seed = places, acting, seed
         # The name of the stream decides the draws.
         self._rng = SeedStreams(seed).generator(f"contest.{lane.index}")
         # For each environment, the place of its opponent and the version that began the episode.
@@ -218,23 +264,6 @@ class LeagueEnv:
                 "form, and leave policy.collect.backend at auto"
             ) from None
 
-    # The methods of an `EnvManager`
-
-    @property
-    def resume_guarantee(self) -> str:
-        return self._env.resume_guarantee
-
-    @property
-    def obs(self) -> Obs:
-        return self._hidden(self._env.obs)
-
-    @property
-    def episode_steps(self) -> Array:
-        return self._env.episode_steps
-
-    def reset(self, seed: int | None = None) -> Obs:
-        return self._hidden(self._env.reset(seed))
-
     def step(self, action: Array) -> EnvStep:
         """Steps with the policy's actions, in which past selves choose the actions of the opponents' agents."""
         obs, action = self._env.obs, np.array(action)
@@ -245,21 +274,13 @@ class LeagueEnv:
             chosen = self._modes[k].forward(obs)["action"]
             action[np.ix_(rows, self._opponents)] = chosen[np.ix_(rows, self._opponents)]
         step = self._env.step(action)
-        shown = self._hidden(step.obs)
-        final = shown if step.next_obs is step.obs else self._hidden(step.next_obs)
         ends = [
             dataclasses.replace(end, info={**end.info, _OPPONENT: self._opponent(end.env_id)}) for end in step.episodes
         ]
-        return dataclasses.replace(step, obs=shown, next_obs=final, episodes=ends)
+        return self._shown(step, episodes=ends)
 
     def play(self, action: Array) -> EnvStep:
         raise EnvError("a LeagueEnv is for collecting only: evaluate in other environments")
-
-    def abandon(self) -> None:
-        self._env.abandon()
-
-    def close(self) -> None:
-        self._env.close()
 
     def factory(self) -> Factory:
         env: Any = self._env
@@ -307,13 +328,60 @@ class LeagueEnv:
         version = self._version[n]
         return float(version if version == self._places.versions[self._playing[n]] else _REPLACED)
 
-    def _hidden(self, obs: Obs) -> Obs:
-        """The observation, with the opponents' agents marked as absent."""
-        leaves = dict(obs_trees.leaves(obs))
-        alive = leaves[ALIVE].copy()
-        alive[:, self._opponents] = False
-        hidden: Obs = obs_trees.unflatten({**leaves, ALIVE: alive})
-        return hidden
+
+class RandomOpponents(_OneSided):
+    """Environments in which the agents of the other side act at random: an `EnvManager` to evaluate in.
+
+    The return of an episode is that of the policy's own side, unless all agents have one reward.
+    """
+
+    def __init__(self, env: EnvManager, spec: Mapping[str, Any], opponents: Sequence[int], seed: int) -> None:
+        super().__init__(env, opponents)
+        self._spec, self._seed, names = spec, seed, spec["agents"]["names"]
+        self._lead, self._adapter = (env.num_envs, len(names)), ActionAdapter(spec["env_action"], len(names))
+        self._hides = {f"return.{names[m]}" for m in opponents}
+        self._rng = SeedStreams(seed).generator("random_opponents")
+
+    def step(self, action: Array) -> EnvStep:
+        raise EnvError("RandomOpponents are for evaluation only: collect in other environments")
+
+    def play(self, action: Array) -> EnvStep:
+        """Steps with the policy's actions, and random ones of the opponents' agents."""
+        mask, action = obs_trees.named(self._env.obs).get(ACTION_MASK), np.array(action)
+        drawn = self._adapter(random_actions(self._spec["action"], self._lead, self._rng, mask))
+        action[:, self._opponents] = drawn[:, self._opponents]
+        step = self._env.play(action)
+        reward = step.reward.copy()
+        if reward.ndim > 1:
+            reward[:, self._opponents] = 0.0
+        return self._shown(step, reward=reward, episodes=[self._of_own_side(end) for end in step.episodes])
+
+    def _of_own_side(self, end: EpisodeEnd) -> EpisodeEnd:
+        others = [end.info[name] for name in self._hides if name in end.info]
+        info = {name: value for name, value in end.info.items() if name not in self._hides}
+        return dataclasses.replace(end, episode_return=end.episode_return - sum(others), info=info)
+
+    def factory(self) -> Factory:
+        env: Any = self._env
+        return functools.partial(
+            RandomOpponents._in_lane, env.factory(), self._spec, self._opponents.tolist(), self._seed
+        )
+
+    @classmethod
+    def _in_lane(
+        cls, env: Factory, spec: Mapping[str, Any], opponents: Sequence[int], seed: int, lane: LaneContext
+    ) -> RandomOpponents:
+        return cls(env(lane), spec, opponents, seed)
+
+    def weights(self) -> Mapping[str, Array]:
+        return {}
+
+    def state_dict(self) -> StateDict:
+        return {"env": self._env.state_dict(), "rng": generator_state(self._rng)}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._env.load_state_dict(state["env"])
+        restore_generator(self._rng, state["rng"])
 
 
 @declare()

@@ -28,6 +28,7 @@ from minding.middleware.ctx_fields import metrics_in, number_in
 from minding.middleware.evaluator import info_means
 
 _EPISODES = 100
+_OWN, _MOST_OWN = "return.", 3
 _MOST_LINES = 5000
 """Most episodes that wait to be written; `CsvWriter` takes twice as many at a time."""
 _ROWS_WAIT = 1.0
@@ -247,11 +248,15 @@ class OnlineLogger:
         episodes = ctx.eval_output or ()
         infos = info_means(episodes)
         means = {f"eval/{name}": mean for name, mean in infos.items()}
-        # A team may have many returns, which only the files show.
-        self._shown = {name: mean for name, mean in infos.items() if not name.startswith("return.")}
+        spread = _spread(episodes)
+        # A large team has too many returns for the display.
+        own = [name for name in infos if name.startswith(_OWN)]
+        self._shown = {name: mean for name, mean in infos.items() if name not in own or len(own) <= _MOST_OWN}
+        if own:
+            self._shown["length"] = spread["eval/length_mean"]
         measured = {ctx.unit: ctx.last_eval_clock, "train_iter": ctx.last_eval_iter}
         scores = {} if self._references is None else {"eval/normalized": self._references.normalized(value)}
-        self._write({**measured, "eval/return_mean": value, **scores, **_spread(episodes), **means})
+        self._write({**measured, "eval/return_mean": value, **scores, **spread, **means})
 
     def _write_judged(self, ctx: LearningContext, judged: Mapping[str, float]) -> None:
         self._judged = ctx.train_iter, judged

@@ -1,5 +1,9 @@
 """Evaluate, keep versions of the policy, play against them, estimate advantages, learn from this rollout, rate."""
 
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
 from minding.configs.chains import Chain
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
@@ -7,7 +11,7 @@ from minding.engine.config.config import Config
 from minding.engine.data.agent_axis import num_agents
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.run.pool import ModelPool
-from minding.engine.types import Policy
+from minding.engine.types import EpisodeEnd, Policy
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import (
     StepCollector,
@@ -18,7 +22,8 @@ from minding.middleware import (
     opponent_rater,
     past_selves,
 )
-from minding.middleware.league import League
+from minding.middleware.evaluator import play_episodes
+from minding.middleware.league import League, RandomOpponents
 
 
 def check(cfg: Config) -> None:
@@ -32,10 +37,11 @@ def check(cfg: Config) -> None:
             raise ConfigError(f"league.opponents: no agent is called {name!r}{hint}; there are {', '.join(names)}")
     if not 0 < len(set(opponents)) < len(names):
         raise ConfigError(f"league.opponents={opponents}: expected the agents of one side, some of {', '.join(names)}")
-    if cfg.league.score not in cfg.env.info_keys:
+    known: Any = cfg.env.spec.get("info") or {}
+    if cfg.league.score not in known:
         raise ConfigError(
-            f"league.score={cfg.league.score!r} is not in env.info_keys={cfg.env.info_keys}: add the key of info "
-            "that tells who won"
+            f"league.score={cfg.league.score!r} is not declared info ({', '.join(known)}): add the key of info "
+            "that tells who won to env.info_keys"
         )
     if cfg.pool.freq is None:
         raise ConfigError("chain='league' plays against versions of the policy: also give pool.freq, such as 20")
@@ -46,12 +52,31 @@ def agent_names(cfg: Config) -> list[str]:
     return [str(name) for name in cfg.env.spec.agents.names]
 
 
+def opponents_of(cfg: Config) -> list[int]:
+    """The indices of the agents for which others act."""
+    return [agent_names(cfg).index(name) for name in cfg.league.opponents]
+
+
+def evaluator_env(cfg: Config, stream: str) -> Any:
+    """Environments for evaluation, with opponents that play at random unless they have one of their own."""
+    env = make_evaluator_env(cfg, stream)
+    own = cfg.env.evaluator_kwargs.get("opponent")
+    return env if own else RandomOpponents(env, cfg.env.spec, opponents_of(cfg), cfg.seed)
+
+
+def evaluate(cfg: Config, policy: Policy, n_episode: int, stop: Callable[[], bool]) -> list[EpisodeEnd]:
+    """Plays episodes against random play."""
+    env, longest = evaluator_env(cfg, "env.final"), cfg.policy.eval.max_episode_steps
+    with contextlib.closing(env):
+        return play_episodes(policy.eval_mode, env, n_episode, max_steps=longest, stop=stop)
+
+
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
-    names, pool = agent_names(cfg), ModelPool.of(cfg)
+    pool = ModelPool.of(cfg)
     league = League(pool, policy.collect_mode, cfg.league.size)
-    env = league.environments(make_collector_env(cfg), [names.index(name) for name in cfg.league.opponents], cfg.seed)
+    env = league.environments(make_collector_env(cfg), opponents_of(cfg), cfg.seed)
     assert cfg.pool.freq is not None
-    task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
+    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env(cfg, "env.evaluate"), task=task))
     task.use(model_pool(policy, pool, cfg.pool.freq, unit=cfg.pool.unit, score=lambda: league.rating))
     task.use(past_selves(league))
     task.use(StepCollector(cfg, policy.collect_mode, env))
@@ -65,5 +90,6 @@ chain = Chain(
     OnlineRLContext,
     check,
     settings=("policy.learn.gae_lambda", "policy.learn.n_minibatch"),
+    evaluate=evaluate,
     learner=multistep_trainer,
 )

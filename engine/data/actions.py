@@ -8,6 +8,7 @@ import numpy as np
 
 from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.data.batch import Field
+from minding.engine.data.observation import random_legal
 from minding.engine.errors import ShapeError
 from minding.engine.types import Array
 
@@ -19,6 +20,24 @@ def action_field(space: Mapping[str, Any]) -> Field:
     if space["kind"] == "multi_discrete":
         return Field((len(space["nvec"]),), "int32")
     return Field(tuple(space["shape"]))
+
+
+def random_actions(
+    space: Mapping[str, Any], lead: tuple[int, ...], rng: np.random.Generator, mask: Array | None = None
+) -> Array:
+    """Draws actions ``(*lead, ...)`` in the policy's units uniformly; given a mask ``(*lead, A)``, only legal ones."""
+    counts = space.get("nvec", [space.get("n")])
+    if space["kind"] == "box":
+        return rng.uniform(-1.0, 1.0, size=(*lead, *space["shape"])).astype(np.float32)
+    if space["kind"] == COMPOSITE:
+        mask = np.ones((*lead, sum(counts)), bool) if mask is None else mask
+        chosen = random_legal(mask, counts, rng).reshape(*lead, -1)
+        return np.concatenate([chosen, rng.uniform(-1.0, 1.0, size=(*lead, len(space["low"])))], -1, dtype=np.float32)
+    if mask is None:
+        size = lead if space["kind"] == "discrete" else (*lead, len(counts))
+        return rng.integers(0, counts[0] if space["kind"] == "discrete" else counts, size=size)
+    action = random_legal(mask, counts, rng)
+    return action.reshape(*lead, -1) if space["kind"] == "multi_discrete" else action
 
 
 class ActionAdapter:

@@ -18,7 +18,6 @@ from gymnasium.wrappers import TimeLimit
 
 from minding.engine.config.named import OPENSPIEL, import_own
 from minding.engine.config.options import short
-from minding.engine.data.observation import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
 from minding.engine.paths import anchored
 from minding.engine.process.packages import import_installed
@@ -122,8 +121,7 @@ class EnvFactory:
         else:
             env = join_actions(wrap(_with_spaces(made), self.wrappers))
         self._check_actions(env)
-        # With several agents the mask is in the observation already.
-        keys = tuple(key for key in self.info_keys if key != ACTION_MASK or not isinstance(env, AgentsEnv))
+        keys = env.info_keys if isinstance(env, AgentsEnv) else self.info_keys
         return JoinInfo(env, self.form or probe(env, keys, self.name)) if keys else env
 
     def _has_agents(self, made: Any) -> bool:

@@ -110,7 +110,6 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         self.single_action_space = common_action(actions, name)
         self._act = [OwnAction(agent, actions[agent], self.single_action_space) for agent in self.names]
         self._masked = ACTION_MASK in options.info_keys
-        self._infos = tuple(key for key in options.info_keys if key != ACTION_MASK)
         own = {agent: _entries(seen[agent], actions[agent], self._masked, name) for agent in self.names}
         self._legal = _legal(actions, self.single_action_space)
         self._own = {agent: own[agent].spaces for agent in self.names}
@@ -122,6 +121,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
             self.names, tuple(own.values()), tuple(actions.values()),
             options.team_reward or bool(self.metadata.get("one_reward")), tuple(self.metadata.get("shared_info", ())),
         )  # fmt: skip
+        self.info_keys = team.info_keys(options.info_keys)
         self.observation_space = AgentsSpace(team, self._one, self.single_action_space, state)
         one = self.single_action_space
         joined = isinstance(one, JoinedActions)
@@ -287,7 +287,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         """The declared keys, ``(M, ...)``; zeros for agents without the key. A key that no agent has had is left out.
         The value of a shared key is that of the first agent that has it."""
         joined = {}
-        for key in self._infos:
+        for key in self.info_keys:
             given = as_info(infos, key).items()
             values = {agent: np.asarray(info[key]) for agent, info in given if key in as_info(info, key)}
             if values or key in self._known:

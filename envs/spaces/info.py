@@ -297,6 +297,10 @@ def _missing(name: str, key: str, where: str, info: Mapping[str, Any]) -> str:
     return f"env.info_keys: {name} gave no {key!r} in the info of {where}{nearest(key, info)}; it gave {known}"
 
 
+RESULTS = ("battle_won", "is_success", "score")
+"""Keys of shared info that are the results of an episode; they are passed on without being asked for."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Team:
     """The agents of an environment."""
@@ -306,6 +310,12 @@ class Team:
     actions: tuple[spaces.Space[Any], ...]
     one_reward: bool = False
     shared_info: tuple[str, ...] = ()
+
+    def info_keys(self, asked: Sequence[str]) -> tuple[str, ...]:
+        """The keys of info that are passed on: those asked for, except masks, which are in observations, and
+        `RESULTS`."""
+        results = (key for key in self.shared_info if key in RESULTS)
+        return tuple(dict.fromkeys([*(key for key in asked if key != ACTION_MASK), *results]))
 
 
 class AgentsSpace(spaces.Dict):

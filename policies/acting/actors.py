@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data import obs_trees
-from minding.engine.data.action_trees import COMPOSITE
-from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.observation import masked_obs, observation_leaves, random_legal, without_legal
+from minding.engine.data.actions import ActionAdapter, random_actions
+from minding.engine.data.observation import masked_obs, observation_leaves, without_legal
 from minding.engine.errors import MindingError, ShapeError
 from minding.engine.process.floats import flush_denormals
 from minding.engine.search.gumbel import GumbelOptions
@@ -208,21 +207,7 @@ class Actor:
 
     def random_action(self, count: int, mask: Array | None = None) -> Array:
         """Draws `count` actions uniformly; given a mask ``(count, A)``, only legal ones."""
-        space = self.space
-        if space["kind"] == COMPOSITE:
-            counts = space["nvec"]
-            mask = np.ones((count, sum(counts)), bool) if mask is None else mask
-            chosen = random_legal(mask, counts, self.rng).reshape(count, -1)
-            numbers = self.rng.uniform(-1.0, 1.0, size=(count, len(space["low"])))
-            return np.concatenate([chosen, numbers], axis=1, dtype=np.float32)
-        if mask is not None:
-            action = random_legal(mask, space.get("nvec", [space.get("n")]), self.rng)
-            return action.reshape(count, -1) if space["kind"] == "multi_discrete" else action
-        if space["kind"] == "discrete":
-            return self.rng.integers(0, space["n"], size=count)
-        if space["kind"] == "multi_discrete":
-            return self.rng.integers(0, space["nvec"], size=(count, len(space["nvec"])))
-        return self.rng.uniform(-1.0, 1.0, size=(count, *space["shape"])).astype(np.float32)
+        return random_actions(self.space, (count,), self.rng, mask)
 
     def partly_random(self, action: Array, mask: Array | None, eps: float) -> Array:
         """The actions ``(B, ...)``, each replaced in place by a random legal one with probability `eps`."""

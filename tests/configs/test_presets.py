@@ -263,3 +263,12 @@ def test_agents_that_share_a_network_see_their_numbers(algorithm):
     assert has_identity(seen()) is not ALGORITHMS[algorithm].own_networks
     assert not has_identity(seen("env.agent_ids=false"))
     assert not has_identity(dict_of(agent_id=discrete(3)))
+
+
+@pytest.mark.parametrize(("opponent", "evaluates"), [("self:6", "random"), ("self", "random"), ("uct:5", None)])
+def test_who_plays_itself_is_evaluated_against_random_play(opponent, evaluates):
+    user = Config(env={"env_id": "minding/TicTacToe-v0"}, policy={"type": "dqn"})
+    given = [f"env.env_kwargs.opponent={opponent}"]
+    assert compile_run(user, given).env.evaluator_kwargs.get("opponent") == evaluates
+    given.append("env.evaluator_kwargs.opponent=minimax")
+    assert compile_run(user, given).env.evaluator_kwargs.opponent == "minimax"

@@ -1,5 +1,6 @@
 """Past selves act for one side, are drawn by how rarely they are beaten, and rate the policy."""
 
+import copy
 import functools
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from minding.configs import compile_run
 from minding.configs.chains import check_chain
+from minding.configs.chains.league import evaluate, evaluator_env
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.obs_trees import unflatten
 from minding.engine.errors import ChainError, CheckpointError, ConfigError
@@ -281,13 +283,39 @@ def test_misuse_is_named():
     [
         ("league.opponents=[red_0, blu_1]", "no agent is called 'blu_1'; did you mean 'blue_1'"),
         ("league.opponents=[]", "expected the agents of one side, some of blue_0, blue_1, blue_2, red_0"),
-        ("league.score=won", r"league.score='won' is not in env.info_keys=\['score'\]"),
+        ("league.score=won", r"league.score='won' is not declared info \(score\)"),
         ("pool.freq=null", "also give pool.freq"),
     ],
 )
 def test_a_league_in_which_nobody_plays_is_refused(setting, told):
     with pytest.raises(ConfigError, match=told):
         check_chain(compile_run("duel_ppo", [setting]))
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_an_evaluation_is_of_ones_own_side_against_random_play(both):
+    cfg = compile_run("duel_ppo", ["env.evaluator_env_num=4", f"env.team_reward={both}".lower()])
+    envs, seen = evaluator_env(cfg, "env.evaluate"), []
+    obs, nothing = envs.reset(), np.zeros((4, 6), np.int64)
+    before = copy.deepcopy(envs.state_dict())
+    for _ in range(60):
+        assert not obs["alive"][:, 3:].any()
+        step = envs.play(nothing + 1)
+        obs = step.obs
+        assert both or not step.reward[:, 3:].any()
+        seen += step.episodes
+    assert seen
+    # Who stands still is hit by random shots at times, and never wins.
+    assert {end.info["score"] for end in seen} <= {0.0, 0.5}
+    for end in seen:
+        own = [value for name, value in end.info.items() if name.startswith("return.")]
+        assert len(own) == (0 if both else 3)
+        assert both or end.episode_return == pytest.approx(sum(own))
+    envs.load_state_dict(before)
+    again = [envs.play(nothing + 1).episodes for _ in range(60)]
+    assert [end for episodes in again for end in episodes] == seen
+    envs.close()
+    assert not evaluate(cfg, make_policy(cfg), 2, lambda: True)
 
 
 def test_past_selves_that_would_need_a_graph_are_refused():

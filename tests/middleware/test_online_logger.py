@@ -206,14 +206,15 @@ def test_each_row_is_an_event_in_the_iteration_that_completes_it(tmp_path):
     assert (told, heard[0][2]["eval/return_mean"]) == ([1.0, 1.0, 1.0], None)
 
 
-def test_a_win_rate_and_the_returns_of_agents_are_written(tmp_path, capsys):
+@pytest.mark.parametrize("names", ["a", "abcd"])
+def test_a_win_rate_and_the_returns_of_agents_are_written(names, tmp_path, capsys):
     logger = online_logger(config(tmp_path, metrics_freq=4), tmp_path, progress=True)
-    ends = [EpisodeEnd(0, 1.0, 5, {"battle_won": won, "return.a": 3.0}) for won in (1.0, 1.0, 0.0, 1.0)]
+    own = {f"return.{name}": 3.0 for name in names}
+    ends = [EpisodeEnd(0, 1.0, 5, {"battle_won": won, **own}) for won in (1.0, 1.0, 0.0, 1.0)]
     logger(iteration(1, eval_value=1.0, eval_output=ends, last_eval_iter=2, last_eval_value=1.0, last_eval_clock=4))
     logger.close()
     shown = capsys.readouterr().out
-    assert "eval 1.0  battle_won 0.75" in shown
-    assert "return.a" not in shown
+    assert f"eval 1.0  battle_won 0.75  {'return.a 3.00  ' * (len(names) == 1)}length 5.00" in shown
     assert (rows(tmp_path)[0]["eval/battle_won"], rows(tmp_path)[0]["eval/return.a"]) == ("0.75", "3.0")
 
 

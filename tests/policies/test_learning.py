@@ -99,7 +99,7 @@ def earned_by_acting_differently(algorithm, seed, *settings):
 @pytest.mark.parametrize(
     "algorithm", [*FAST, *(pytest.param(x, marks=pytest.mark.slow) for x in ("mappo", "ippo", "a2c"))]
 )
-def test_agents_that_see_the_same_act_differently_by_their_numbers(algorithm, seed):
+def test_agents_that_see_the_same_differ_by_their_numbers(algorithm, seed):
     assert earned_by_acting_differently(algorithm, seed) == 5.0
     if not seed:
         assert earned_by_acting_differently(algorithm, seed, "env.agent_ids=false") == 0.0

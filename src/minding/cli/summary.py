@@ -125,6 +125,7 @@ def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
     if plays_itself(cfg):
         return _scores(cfg, summary)
     returns = f"{mean_and_spread(summary.eval_return, summary.eval_std)} over {summary.n_eval_episodes} episodes"
+    returns += f" of {summary.eval_length:.4g} steps"
     judged = judged_figures(summary.data_eval)
     nothing = unjudged(cfg)
     if nothing:

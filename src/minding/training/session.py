@@ -85,6 +85,7 @@ class Summary:
       unit: the unit of the run's clock, see `engine.chain.context.UNITS`.
       env_step, train_iter: environment and gradient steps; `env_step` is 0 for a run on recorded data.
       eval_return, eval_std, n_eval_episodes: returns of the final policy in fresh evaluation episodes.
+      eval_length: mean length of these episodes.
       eval_info: means of the declared info (``env.info_keys``) over the last steps of these episodes.
       eval_normalized: mean return, normalized by the reference returns in the data; NaN without reference returns.
       data_eval: metrics of the final policy on recorded data, by name; see `middleware.dataset_evaluator`.
@@ -112,6 +113,7 @@ class Summary:
     unsaved: bool = False
     folder_lost: bool = False
     profile: str = ""
+    eval_length: float = float("nan")
     eval_info: Mapping[str, float] = dataclasses.field(default_factory=dict)
     eval_normalized: float = float("nan")
     data_eval: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -307,6 +309,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             unsaved=self._saver.unsaved,
             folder_lost=self._saver.folder_lost,
             profile=self._profile,
+            eval_length=float(np.mean([end.episode_length for end in episodes])) if episodes else float("nan"),
             eval_info=info_means(episodes),
             eval_normalized=(
                 self._references.normalized(float(returns.mean())) if self._references and episodes else float("nan")

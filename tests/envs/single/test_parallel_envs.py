@@ -1,5 +1,7 @@
 """Environments of several agents: one place for each on the agents axis, whoever is there."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from agent_worlds import Squad
@@ -312,3 +314,15 @@ def test_simple_spread_has_three_agents():
     assert step.next_obs.alive.all()
     with pytest.raises(ConfigError, match="did you mean 'mpe2/simple_spread_v3'"):
         describe_env({"env_id": "mpe2/simple_spread_v2"})
+
+
+@pytest.mark.parametrize("backend", ["sync", "native"])
+@pytest.mark.parametrize(("env_id", "key"), [("minding/Battle-v0", "battle_won"), ("minding/Duel-v0", "score")])
+def test_declared_results_are_passed_on_without_being_asked_for(env_id, key, backend):
+    settings = {"env_id": env_id, "backend": backend, "max_episode_steps": 2}
+    assert [*describe_env(settings)["info"]] == [key]
+    with contextlib.closing(make_env_manager(settings, 2, 0)) as manager:
+        ends = [
+            end for _ in range(2) for end in manager.step(np.ones((2, *manager.obs["alive"].shape[1:]), int)).episodes
+        ]
+    assert [key in end.info for end in ends] == [True, True]

@@ -101,7 +101,7 @@ def test_a_map_of_the_game_is_an_id(monkeypatch):
     monkeypatch.setitem(sys.modules, "smac.env", module)
     manager = make_env_manager({"env_id": "smac/win", "env_kwargs": {"difficulty": "3"}}, 1, 0)
     assert manager.obs.observation.shape == (1, 2, 2)
-    env = manager._source._group._envs[0].parallel.env
+    env = manager._source._group._envs[0].env.parallel.env
     assert (env.map_name, env.difficulty) == ("win", "3")
 
 

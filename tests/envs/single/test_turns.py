@@ -155,8 +155,8 @@ def test_what_cannot_take_turns_is_an_error(env_id, kwargs, what):
 
 @pytest.mark.slow
 def test_past_selves_make_a_player_that_beats_random_play():
-    settings = ["chain=league", "pool.freq=5", "league.opponents=[player_1]", "env.info_keys=[score]", "seed=1"]
-    kwargs = ["env.env_kwargs.opponent=self", "env.env_kwargs.stones=6", "env.evaluator_kwargs.opponent=random"]
+    settings = ["chain=league", "pool.freq=5", "league.opponents=[player_1]", "seed=1"]
+    kwargs = ["env.env_kwargs.opponent=self", "env.env_kwargs.stones=6"]
     agent = minding.Agent("ppo", AGAINST, settings=[*settings, *kwargs])
     agent.learn(30_000)
     # Random play wins half of the games.

@@ -45,7 +45,7 @@ def test_each_agent_acts_as_a_single_one_does(policies):
     assert np.array_equal(team.eval_mode.forward(obs).reshape(-1), single.eval_mode.forward(rows))
 
 
-def test_each_agent_acts_by_its_number_and_opponents_by_those_of_the_side_that_learns():
+def test_agents_act_by_their_numbers_and_opponents_by_ours():
     seen = with_identity(SEEN, 2)
     spec = {"num_agents": 2, "agents": {"names": NAMES, "state": None, "team_reward": False}}
     cfg = tiny_config("ppo", seen)
