@@ -7,7 +7,7 @@ import itertools
 import os
 import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -350,20 +350,3 @@ def print_fields(fields: Mapping[str, str]) -> None:
     """Prints names and texts in two columns; unlike a table's cells they are not wrapped, so paths can be copied."""
     width = max(map(len, fields))
     echo("\n".join(f"  {name:<{width}}  {text}" for name, text in fields.items()))
-
-
-def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints a table as wide as the terminal allows; long cells are wrapped."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Column, Table
-    from rich.text import Text
-
-    from minding.engine.console import stdout
-    from minding.engine.errors import printable
-
-    columns = [Column(name, overflow="fold") for name in header]
-    table = Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=bool(header))
-    for row in rows:
-        table.add_row(*(Text(printable(cell, lines=True)) for cell in row))
-    Console(file=stdout()).print(table)

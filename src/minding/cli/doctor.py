@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import click
 
-from minding.cli.common import COUNT, bad_input, command, echo, print_table
+from minding.cli.common import COUNT, bad_input, command, echo, print_lines
 
 Row = tuple[str, str, str]
 """Subject of a check, its result, and 'ok' or the fix."""
@@ -21,7 +21,8 @@ def doctor() -> int:
     The checks are versions, device, settings of the environment, and a short self-test.
     """
     rows = [*_packages(), *_settings(), *_self_test()]
-    print_table(f"Python {platform.python_version()} on {platform.platform()}", ("what", "found", "fix"), rows)
+    title = f"Python {platform.python_version()} on {platform.platform()}"
+    print_lines(title, ("what", "found", "fix"), rows, long=1)
     faults = sum(fix not in ("ok", "") for _, _, fix in rows)
     echo(f"{faults} fault{'s' * (faults > 1)}: see the column `fix`" if faults else "no faults found")
     return 1 if faults else 0

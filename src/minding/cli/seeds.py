@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import bad_input, drawn, echo, mean_and_spread, number, print_fields, print_table, write_figures
+from minding.cli.common import bad_input, drawn, echo, mean_and_spread, number, print_fields, print_lines, write_figures
 from minding.cli.jobs import Display, check_jobs
 from minding.cli.process import EXIT_CODES
 
@@ -184,7 +184,7 @@ def _print_seeds(figures: Mapping[int, Mapping[str, Any]]) -> None:
         for seed, each in figures.items()
     ]
     returns = ("evaluation return", "episodes") * played
-    print_table("", ("seed", *returns, *names, UNITS[unit], "seconds", "ended by"), rows)
+    print_lines("Seeds:", ("seed", *returns, *names, UNITS[unit], "seconds", "ended by"), rows, long=-1)
 
 
 def _evaluation(figures: Mapping[str, Any]) -> str:

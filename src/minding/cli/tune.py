@@ -17,7 +17,7 @@ from minding.cli.common import (
     drawn,
     echo,
     print_fields,
-    print_table,
+    print_lines,
     trust_option,
     write_figures,
 )
@@ -159,11 +159,11 @@ def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -
             "" if trial.value is None else f"{trial.value:.1f}",
             trial.state,
             str(trial.evaluations),
-            "\n".join(map(_short, trial.settings)) or "as given",
+            ", ".join(map(_short, trial.settings)) or "as given",
         )
         for trial in ranked
     ]
-    print_table("", ("trial", "objective", "state", "evaluations", "settings"), rows)
+    print_lines("Trials:", ("trial", "objective", "state", "evaluations", "settings"), rows, long=-1)
     described = {
         name_of(trial.number): {
             "settings": dict(setting.split("=", 1) for setting in trial.settings),
