@@ -212,10 +212,17 @@ class _OneSided:
         return hidden
 
     def _shown(self, step: EnvStep, **changes: Any) -> EnvStep:
-        """The step as the policy sees it."""
+        """The step as the policy sees it: returns are those of its own side, unless all agents have one reward."""
         shown = self._hidden(step.obs)
         final = shown if step.next_obs is step.obs else self._hidden(step.next_obs)
-        return dataclasses.replace(step, obs=shown, next_obs=final, **changes)
+        ends = [self._of_own_side(end) for end in step.episodes]
+        return dataclasses.replace(step, obs=shown, next_obs=final, episodes=ends, **changes)
+
+    def _of_own_side(self, end: EpisodeEnd) -> EpisodeEnd:
+        names = [name for name in end.info if name.startswith("return.")]
+        others = {names[m]: end.info[names[m]] for m in self._opponents} if names else {}
+        info = {name: value for name, value in end.info.items() if name not in others}
+        return dataclasses.replace(end, episode_return=end.episode_return - sum(others.values()), info=info)
 
 
 class LeagueEnv(_OneSided):
@@ -224,8 +231,7 @@ class LeagueEnv(_OneSided):
     Each episode has one opponent, which is drawn in favor of those that are rarely beaten (see `hard_first`); the win
     rates are those at the beginning of the iteration. The policy does not learn from the opponents' agents. The info of
     an episode's end has the number of its opponent's version as ``opponent``, or -1 if another version took its place
-    meanwhile. The return of an episode adds up both sides.
-    In an asynchronous run each collector draws its own opponents.
+    meanwhile. In an asynchronous run each collector draws its own opponents.
     """
 
     def __init__(
@@ -277,7 +283,7 @@ class LeagueEnv(_OneSided):
         ends = [
             dataclasses.replace(end, info={**end.info, _OPPONENT: self._opponent(end.env_id)}) for end in step.episodes
         ]
-        return self._shown(step, episodes=ends)
+        return self._shown(dataclasses.replace(step, episodes=ends))
 
     def play(self, action: Array) -> EnvStep:
         raise EnvError("a LeagueEnv is for collecting only: evaluate in other environments")
@@ -330,16 +336,12 @@ class LeagueEnv(_OneSided):
 
 
 class RandomOpponents(_OneSided):
-    """Environments in which the agents of the other side act at random: an `EnvManager` to evaluate in.
-
-    The return of an episode is that of the policy's own side, unless all agents have one reward.
-    """
+    """Environments in which the agents of the other side act at random: an `EnvManager` to evaluate in."""
 
     def __init__(self, env: EnvManager, spec: Mapping[str, Any], opponents: Sequence[int], seed: int) -> None:
         super().__init__(env, opponents)
         self._spec, self._seed, names = spec, seed, spec["agents"]["names"]
         self._lead, self._adapter = (env.num_envs, len(names)), ActionAdapter(spec["env_action"], len(names))
-        self._hides = {f"return.{names[m]}" for m in opponents}
         self._rng = SeedStreams(seed).generator("random_opponents")
 
     def step(self, action: Array) -> EnvStep:
@@ -354,12 +356,7 @@ class RandomOpponents(_OneSided):
         reward = step.reward.copy()
         if reward.ndim > 1:
             reward[:, self._opponents] = 0.0
-        return self._shown(step, reward=reward, episodes=[self._of_own_side(end) for end in step.episodes])
-
-    def _of_own_side(self, end: EpisodeEnd) -> EpisodeEnd:
-        others = [end.info[name] for name in self._hides if name in end.info]
-        info = {name: value for name, value in end.info.items() if name not in self._hides}
-        return dataclasses.replace(end, episode_return=end.episode_return - sum(others), info=info)
+        return self._shown(step, reward=reward)
 
     def factory(self) -> Factory:
         env: Any = self._env

@@ -269,6 +269,13 @@ def test_in_a_lane_versions_arrive_as_weights():
     assert PickledMembers([functools.partial(print, here)], "collect").acting == ()
 
 
+def test_returns_are_those_of_ones_own_side():
+    _, _, envs = league_of(7)
+    end = EpisodeEnd(0, 0.0, 2, {"return.a": 1.0, "return.b": -1.0, "won": 1.0})
+    assert envs._of_own_side(end) == EpisodeEnd(0, 1.0, 2, {"return.a": 1.0, "won": 1.0})
+    assert envs._of_own_side(EpisodeEnd(0, 3.0, 2, {"won": 1.0})).episode_return == 3.0
+
+
 def test_misuse_is_named():
     with pytest.raises(ConfigError, match=r"opponent_rater\(score='score'\): episodes report 'won', 'opponent'"):
         opponent_rater(league_of(7)[0], "score")(ended((1, 1.0)))
