@@ -1,5 +1,6 @@
 """N battles in one NumPy step, with an agents axis."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,17 @@ from minding.envs.spaces.info import AgentsSpace, Team
 
 
 class UnitsVector(AgentsVector):
-    """N battles or duels on one map."""
+    """N battles or duels on one map.
+
+    Attributes:
+      shots: pairs (shooter, target) of the last step of a single battle.
+    """
 
     native_state = ("units", "steps")
+    shots: Sequence[tuple[int, int]] = ()
 
     def __init__(self, battles: Battles, max_episode_steps: int | None, global_state: bool, team: Team) -> None:
-        field = battles.field
+        self.field = field = battles.field
         self._battles, self._with_state = battles, global_state
         self._limit = min(field.limit, max_episode_steps or field.limit)
         state = spaces.Box(-np.inf, np.inf, (state_size(field),), np.float32) if global_state else None
@@ -87,23 +93,27 @@ class BattleVector(UnitsVector):
         team_reward: bool = False,
         render_mode: str | None = None,
     ) -> None:
-        self._field = field = find_map(map_name)
+        field = find_map(map_name)
         self._views, self.render_mode = Views(field), render_mode
         self._seen: dict[str, Array] = {}
         team = unit_team(field, agent_names(field.allies), one_reward=True, shared_info=SHARED_INFO)
         super().__init__(Battles(field, num_envs), max_episode_steps, global_state, team)
 
     def step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        battles, allies = self._battles, self._field.allies
-        orders = battles.orders(actions, self._now)
-        outcome = battles.step(orders, attack_nearest(self._field, self._now))
+        battles, allies = self._battles, self.field.allies
+        orders, script = battles.orders(actions, self._now), attack_nearest(self.field, self._now)
+        if self.num_envs == 1:
+            own, others = orders.target[0].tolist(), script.target[0].tolist()
+            self.shots = [(m, allies + k) for m, k in enumerate(own) if k >= 0]
+            self.shots = [*self.shots, *((allies + m, k) for m, k in enumerate(others) if k >= 0)]
+        outcome = battles.step(orders, script)
         self._look(slice(None))
         alive = self._now.alive
         truncated = (battles.steps >= self._limit) & ~outcome.over
         info = {
             "battle_won": outcome.won,
             "dead_allies": allies - alive[:, :allies].sum(axis=1),
-            "dead_enemies": self._field.enemies - alive[:, allies:].sum(axis=1),
+            "dead_enemies": self.field.enemies - alive[:, allies:].sum(axis=1),
         }
         self._show(slice(None), alive[:, :allies] & ~outcome.over[:, None])
         return self._seen, outcome.reward, outcome.over, truncated, info
@@ -112,11 +122,11 @@ class BattleVector(UnitsVector):
         self._battles.begin(rows, self.np_random)
         # Usually few of the battles begin at once, and the views of the others have not changed.
         self._look(rows)
-        self._show(rows, self._now.alive[rows, : self._field.allies])
+        self._show(rows, self._now.alive[rows, : self.field.allies])
         return self._seen
 
     def _look(self, rows: Any) -> None:
-        found = survey(self._field, self._battles.units[rows])
+        found = survey(self.field, self._battles.units[rows])
         if len(found.units) == self.num_envs:
             # A copy, because units are written in place.
             self._now = found._replace(units=found.units.copy())

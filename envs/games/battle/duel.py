@@ -10,9 +10,8 @@ from minding.engine.data.agent_axis import ALIVE, STATE
 from minding.engine.data.observation import ACTION_MASK, OBSERVATION
 from minding.engine.types import Array
 from minding.envs.games.battle.battle_vector import UnitsVector, unit_team
-from minding.envs.games.battle.rules import DAMAGE, LIFE, BattleMap, Battles, Orders, Views, X, Y, find_map, survey
-from minding.envs.games.battle.single import draw
-from minding.envs.games.game_vector import AgentsGame
+from minding.envs.games.battle.rules import DAMAGE, LIFE, BattleMap, Battles, Orders, Views, X, find_map, survey
+from minding.envs.games.battle.single import UnitsGame
 
 _OTHER_WAY = np.array([0, 1, 3, 2, -1])
 """North, south, east, west and none, as the other team sees them."""
@@ -105,7 +104,7 @@ class DuelVector(UnitsVector):
         team_reward: bool = False,
         render_mode: str | None = None,
     ) -> None:
-        self.field = field = duel_map(map_name)
+        field = duel_map(map_name)
         self.render_mode = render_mode
         self._duels = Duels(field, num_envs)
         team = unit_team(field, duel_names(field), one_reward=team_reward, shared_info=("score",))
@@ -130,29 +129,9 @@ class DuelVector(UnitsVector):
         return {**seen, STATE: self._duels.state()} if self._with_state else seen
 
 
-class Duel(AgentsGame):
-    """One duel, with PettingZoo's parallel interface."""
-
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012
-
-    def __init__(self, map_name: str = "3v3", render_mode: str | None = None) -> None:
-        self._duel = DuelVector(1, map_name, global_state=True)
-        field, self.render_mode = self._duel.field, render_mode
-        self._places = np.zeros((field.units, 2), np.float32)
-        super().__init__(self._duel, "Duel", field.limit)
-
-    def render(self) -> Array:
-        return draw(self._duel.field, self._duel.units[0], (), self._places)
-
-    def _seen(self, agents: list[str]) -> dict[str, dict[str, Array]]:
-        alive = self._duel.units[0, :, LIFE] > 0
-        self._places[alive] = self._duel.units[0, alive, X : Y + 1]
-        return super()._seen(agents)
-
-
-def parallel_env(map_name: str = "3v3", render_mode: str | None = None) -> Duel:
-    """A duel with PettingZoo's parallel interface, see `Duel`."""
-    return Duel(map_name, render_mode)
+def parallel_env(map_name: str = "3v3", render_mode: str | None = None) -> UnitsGame:
+    """A duel with PettingZoo's parallel interface."""
+    return UnitsGame(DuelVector(1, map_name, global_state=True), "Duel", render_mode)
 
 
 parallel_env.vector_env = DuelVector  # type: ignore[attr-defined]

@@ -1,26 +1,13 @@
-"""One battle, with the interface of SMAC, and its picture."""
+"""One battle or duel, and its picture."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from minding.engine.types import Array
-from minding.envs.games.battle.rules import (
-    HEALTH,
-    LIFE,
-    SHOOT,
-    BattleMap,
-    Battles,
-    Views,
-    X,
-    Y,
-    attack_nearest,
-    find_map,
-    obs_size,
-    state_size,
-    survey,
-)
+from minding.envs.games.battle.battle_vector import UnitsVector
+from minding.envs.games.battle.rules import HEALTH, LIFE, BattleMap, X, Y
+from minding.envs.games.game_vector import AgentsGame
 
 CELL = 24
 """Side of a cell in pixels."""
@@ -76,86 +63,22 @@ def _line(image: Array, start: tuple[int, int], end: tuple[int, int], color: tup
     image[y, x] = color
 
 
-class Battle:
-    """A team of riflemen against a scripted one, with the methods of ``smac.env.StarCraft2Env``.
-
-    The actions of a living unit are: 1 stay; 2 to 5 go north, south, east or west; 6 + k shoot at enemy k, which has to
-    be in range, while the rifle has to be ready. The only action of a dead unit is 0, do nothing.
-    """
+class UnitsGame(AgentsGame):
+    """One battle or duel, with PettingZoo's parallel interface and its picture."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012
 
-    def __init__(self, map_name: str = "3v3", seed: int | None = None, render_mode: str | None = None) -> None:
-        self.field = find_map(map_name)
-        self.battles = Battles(self.field, 1)
-        self.render_mode = render_mode
-        self._views = Views(self.field)
-        self._rng = np.random.default_rng(seed)
-        self._shots: list[tuple[int, int]] = []
+    def __init__(self, units: UnitsVector, name: str, render_mode: str | None = None) -> None:
+        self._vector, self.render_mode = units, render_mode
         # Place of each unit when it was last alive.
-        self._places = np.zeros((self.field.units, 2), np.float32)
-        self.reset()
-
-    def get_env_info(self) -> dict[str, int]:
-        """The number of agents and actions, the sizes of observation and state, and the limit of an episode."""
-        return {
-            "state_shape": state_size(self.field),
-            "obs_shape": obs_size(self.field),
-            "n_actions": SHOOT + self.field.enemies,
-            "n_agents": self.field.allies,
-            "episode_limit": self.field.limit,
-        }
-
-    def reset(self, seed: int | None = None) -> tuple[list[Array], Array]:
-        """Begins an episode; with `seed`, the episode of that seed."""
-        if seed is not None:
-            self._rng = np.random.default_rng(seed)
-        self.battles.begin(np.arange(1), self._rng)
-        self._shots = []
-        self._look()
-        return self.get_obs(), self.get_state()
-
-    def step(self, actions: Any) -> tuple[float, bool, dict[str, Any]]:
-        """Carries out one action per unit."""
-        orders = self.battles.orders(np.asarray(actions, np.int64)[None], self._now)
-        script = attack_nearest(self.field, self._now)
-        allies = self.field.allies
-        self._shots = [(m, allies + int(k)) for m, k in enumerate(orders.target[0]) if k >= 0]
-        self._shots += [(allies + m, int(k)) for m, k in enumerate(script.target[0]) if k >= 0]
-        outcome = self.battles.step(orders, script)
-        self._look()
-        over, limit = bool(outcome.over[0]), bool(self.battles.steps[0] >= self.field.limit)
-        dead = ~self._now.alive[0]
-        info = {
-            "battle_won": bool(outcome.won[0]),
-            "dead_allies": int(dead[:allies].sum()),
-            "dead_enemies": int(dead[allies:].sum()),
-        }
-        if limit and not over:
-            info["episode_limit"] = True
-        return float(outcome.reward[0]), over or limit, info
-
-    def get_obs(self) -> list[Array]:
-        """The observation of each unit, see `Views.observe`."""
-        return list(self._views.observe(self._now)[0])
-
-    def get_state(self) -> Array:
-        """The global state, see `Views.state`."""
-        return self._views.state(self._now, self.battles.steps)[0]
-
-    def get_avail_actions(self) -> list[list[int]]:
-        """The legal actions of each unit, marked by 1."""
-        return self._now.legal[0].astype(int).tolist()  # type: ignore[no-any-return]
+        self._places = np.zeros((units.field.units, 2), np.float32)
+        super().__init__(units, name, units.field.limit)
 
     def render(self) -> Array:
         """A picture, uint8 ``(H, W, 3)``."""
-        return draw(self.field, self.battles.units[0], self._shots, self._places)
+        return draw(self._vector.field, self._vector.units[0], self._vector.shots, self._places)
 
-    def close(self) -> None:
-        """Does nothing: a battle has nothing to close."""
-
-    def _look(self) -> None:
-        # A copy, because units are written in place.
-        self._now = survey(self.field, self.battles.units.copy())
-        alive = self._now.alive[0]
-        self._places[alive] = self._now.units[0, alive, X : Y + 1]
+    def _seen(self, agents: list[str]) -> dict[str, dict[str, Array]]:
+        alive = self._vector.units[0, :, LIFE] > 0
+        self._places[alive] = self._vector.units[0, alive, X : Y + 1]
+        return super()._seen(agents)

@@ -7,10 +7,10 @@ import pytest
 
 from minding.engine.data import obs_trees
 from minding.envs import describe_env, make_env_manager
-from minding.envs.games.battle import Battle, BattleVector, parallel_env
+from minding.envs.games.battle import BattleVector, parallel_env
 from minding.envs.games.battle.duel import parallel_env as duel_env
 from minding.envs.games.battle.rules import LIFE, MAPS, WAIT, BattleMap, Battles, Orders, Views, attack_nearest, survey
-from minding.envs.single.smac import SmacParallel
+from minding.envs.games.battle.single import UnitsGame
 
 STAY, NORTH, SOUTH, EAST, WEST = 1, 2, 3, 4, 5
 
@@ -141,18 +141,24 @@ def test_the_state_tells_all_units_and_the_time():
 
 
 def test_the_limit_cuts_off_what_is_not_decided():
-    battle = Battle("3v3", seed=0)
-    battle.battles.steps[:] = 58
-    assert battle.step([STAY] * 3)[1:] == (False, {"battle_won": False, "dead_allies": 0, "dead_enemies": 0})
-    _, over, info = battle.step([STAY] * 3)
-    assert (over, info["episode_limit"]) == (True, True)
-    battle.reset()
-    battle.battles.units[0] = [(1, 1, 40, 0), *[(0, 0, 0, 0)] * 2, (2, 1, 8, 0), *[(0, 0, 0, 0)] * 2]
-    battle.battles.steps[:] = 59
-    battle._look()
-    _, over, info = battle.step([shoot(0), 0, 0])
-    assert over
-    assert info == {"battle_won": True, "dead_allies": 2, "dead_enemies": 3}
+    battle = BattleVector(1)
+    battle.reset(seed=0)
+    battle.steps = np.array([58])
+    stay = np.full((1, 3), STAY)
+    none = {"battle_won": [False], "dead_allies": [0], "dead_enemies": [0]}
+    for late in (False, True):
+        _, _, over, truncated, info = battle.step(stay)
+        assert (over.tolist(), truncated.tolist()) == ([False], [late])
+        assert {key: x.tolist() for key, x in info.items()} == none
+    battle.units = np.array([[(1, 1, 40, 0), *[(0, 0, 0, 0)] * 2, (2, 1, 8, 0), *[(0, 0, 0, 0)] * 2]], np.float32)
+    battle.steps = np.array([59])
+    _, _, over, truncated, info = battle.step(np.array([[shoot(0), 0, 0]]))
+    assert (over.tolist(), truncated.tolist()) == ([True], [False])
+    assert {key: x.tolist() for key, x in info.items()} == {
+        "battle_won": [True],
+        "dead_allies": [2],
+        "dead_enemies": [3],
+    }
 
 
 @pytest.mark.parametrize("name", MAPS)
@@ -195,12 +201,7 @@ def test_battles_that_begin_anew_change_no_others():
 
 def same_battle(env, units):
     """Puts a single environment into the battle with these units."""
-    parallel = env.unwrapped.parallel
-    if hasattr(parallel, "_duel"):
-        parallel._duel.units = units[None]
-    else:
-        parallel.env.battles.units[0] = units
-        parallel.env._look()
+    env.unwrapped.parallel._vector.units = units[None]
 
 
 @pytest.mark.parametrize(
@@ -249,11 +250,11 @@ def test_a_map_is_changed_by_its_name_alone():
         describe_env({"env_id": "minding/Battle-v0", "env_kwargs": {"map_name": "3v4"}})
 
 
-class Obedient(SmacParallel):
+class Obedient(UnitsGame):
     """Takes the next legal action for one that is not: PettingZoo's test of seeds ignores masks."""
 
     def step(self, actions):
-        masks = self.env.get_avail_actions()
+        masks = self._shown["action_mask"][0]
         legal = {}
         for agent, action in actions.items():
             mask = masks[self.possible_agents.index(agent)]
@@ -272,19 +273,21 @@ def test_battles_and_duels_pass_the_tests_of_pettingzoo(make):
     parallel_api_test(make("3v3"), num_cycles=100)
     seed_test(lambda: parallel_to_aec(make("3v3")), num_cycles=40)
     if make is parallel_env:
-        parallel_seed_test(lambda: Obedient(Battle("3v3")), num_cycles=40)
+        parallel_seed_test(lambda: Obedient(BattleVector(1, global_state=True), "Battle"), num_cycles=40)
 
 
 def test_a_battle_is_drawn():
-    battle = Battle("3v3", seed=0)
+    battle = parallel_env("3v3")
+    seen, _ = battle.reset(seed=0)
     picture = battle.render()
     assert (picture.shape, picture.dtype) == ((12 * 24, 16 * 24, 3), np.uint8)
     blue, red = (picture == [38, 92, 168]).all(-1), (picture == [190, 56, 48]).all(-1)
     assert blue[:, : 4 * 24].sum() > 300
     assert red[:, -4 * 24 :].sum() > 300
     assert not blue[:, 8 * 24 :].any()
-    rng, over = np.random.default_rng(0), False
-    while not over:
+    rng = np.random.default_rng(0)
+    while battle.agents:
         before = battle.render()
-        _, over, _ = battle.step(legal_actions(np.array(battle.get_avail_actions()), rng))
+        actions = legal_actions(np.stack([seen[agent]["action_mask"] for agent in battle.agents]), rng)
+        seen = battle.step(dict(zip(battle.agents, actions)))[0]
         assert not np.array_equal(battle.render(), before)
