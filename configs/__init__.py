@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from minding.configs.chains import check_known
 from minding.configs.checks import check_settings
-from minding.configs.datasets import describe_data, limits_of_data
-from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_name, unknown_name
+from minding.configs.datasets import OTHERWISE, describe_data, env_of_data, limits_of_data
+from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_name, names_env, unknown_name
 from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.config.compiler import Overrides, compile_config
 from minding.engine.config.config import Config, EnvSection
@@ -25,7 +25,7 @@ from minding.engine.config.options import plain, setting_at
 from minding.engine.config.trust import read_foreign
 from minding.engine.data.agent_axis import with_identity
 from minding.engine.data.episode import RECORDED
-from minding.engine.errors import ConfigError, nearest
+from minding.engine.errors import ConfigError, MindingError, nearest
 from minding.engine.paths import expanded
 from minding.engine.run.run_dir import RunDir
 
@@ -133,13 +133,23 @@ def compile_run(
             raise ConfigError(f"env_fn={env_fn!r}: expected a class or function that makes one environment")
         given = Config({**given, "env": {**given.get("env", {}), "env_id": env_objects.id_of(env_fn)}})
     algorithm = get_algorithm(_algorithm_name(given, said))
-    check_env_given(given, said.onto({}), algorithm)
+    typed = said.onto({})
+    data = said.value("policy.other.data") or setting_at(given, "policy.other.data")
+    recorded = data is not None and algorithm.unit == "train_iter" and not names_env(given, typed)
+    if recorded:
+        given = {**given, "env": {**named_env, **env_of_data(str(data))}}
+    check_env_given(given, typed, algorithm)
 
     def describe(env: EnvSection) -> Mapping[str, Any]:
         if described:
             return cast("Mapping[str, Any]", setting_at(given, "env.spec", {}))
         if env.env_id != RECORDED:
-            spec: dict[str, Any] = describe_env(env)
+            try:
+                spec: dict[str, Any] = describe_env(env)
+            except MindingError as error:
+                if not recorded:
+                    raise
+                raise ConfigError(f"{data!r} was recorded in {env.env_id!r}: {error}{OTHERWISE}") from error
             if "agents" in spec and env.agent_ids and not algorithm.own_networks:
                 spec["observation"] = with_identity(spec["observation"], spec["num_agents"])
             return spec

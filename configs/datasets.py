@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.config.config import Config
+from minding.engine.config.trust import refused
 from minding.engine.data.dataset import (
     BATCH_SIZE,
     Dataset,
@@ -19,6 +20,9 @@ from minding.engine.data.episode import RECORDED
 from minding.engine.data.references import References
 from minding.engine.errors import ConfigError, DataError
 from minding.engine.paths import absolute
+
+OTHERWISE = f": add --env ID, or env.env_id={RECORDED} to learn from the data alone"
+"""What to do where data do not give an environment."""
 
 
 def data_folder(cfg: Config) -> str:
@@ -80,6 +84,23 @@ def references_in(cfg: Config) -> References | None:
     """The reference returns in the data of a run; None if the run learns from no data or they have no references."""
     folder = cfg.policy.other.data
     return recorded_references(folder) if folder else None
+
+
+def env_of_data(folder: str) -> dict[str, Any]:
+    """The section `env` of the environment in which data were recorded; nothing is imported to find it out.
+
+    Raises:
+      ConfigError: the data name no environment, or one that somebody else's file cannot name.
+    """
+    described = recorded_env(folder)[0]
+    names = ("env_id", "env_kwargs", "wrappers", "max_episode_steps")
+    env = {name: described[name] for name in names if described.get(name)}
+    why = "do not say in which environment they were recorded" if env["env_id"] == RECORDED else ""
+    for _, value, what in refused({"env": env}, ()):
+        why = f"were recorded in {env['env_id']!r}: {value!r} {what}"
+    if why:
+        raise ConfigError(f"policy.other.data={folder!r}: the data {why}{OTHERWISE}")
+    return env
 
 
 def check_collects(cfg: Config, *, collects: bool) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from minding.engine.config.named import is_named
 from minding.engine.data.action_trees import COMPOSITE
-from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -91,15 +90,20 @@ def example_env(algorithm: Algorithm) -> str:
     return "CartPole-v1" if "discrete" in algorithm.actions else "Pendulum-v1"
 
 
+def names_env(user: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
+    """Whether settings or overrides name an environment."""
+    sections = [user.get("env"), said.get("env")]
+    return any(section.get("env_id") if isinstance(section, Mapping) else section is not None for section in sections)
+
+
 def check_env_given(user: Mapping[str, Any], said: Mapping[str, Any], algorithm: Algorithm) -> None:
     """Refuses settings that name no environment."""
-    sections = [user.get("env"), said.get("env")]
-    if any(section.get("env_id") if isinstance(section, Mapping) else section is not None for section in sections):
+    if names_env(user, said):
         return
     presets = presets_of(algorithm.name)
     choice = f", or train a preset: {', '.join(presets)}" if presets else ""
     offline = algorithm.unit == "train_iter"
-    from_data = f", or env.env_id={RECORDED} to learn from policy.other.data alone" if offline else ""
+    from_data = ", or policy.other.data=FOLDER, recorded data that name theirs" if offline else ""
     raise ConfigError(
         f"policy.type={algorithm.name!r} needs an environment, and env.env_id is missing: add one, as in `minding "
         f"train {algorithm.name} --env {example_env(algorithm)}`{from_data}{choice}"

@@ -1,6 +1,8 @@
 """Honest evaluation: other environments, no exploration, whole episodes."""
 
 import logging
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +17,8 @@ from minding.engine.errors import EnvError
 from minding.engine.types import Array, EnvManager, EnvStep, EpisodeEnd, EvalMode, StateDict, TakesReward
 
 _log = logging.getLogger("minding.envs")
+_SILENT_SECONDS = 10.0
+"""Seconds after which an evaluation says that no episode has ended."""
 
 
 evaluates = declare(
@@ -146,6 +150,7 @@ def play_episodes(
     left[: n_episode % env.num_envs] += 1
     episodes: list[EpisodeEnd] = []
     cut: list[EpisodeEnd] = []
+    deadline = time.monotonic() + _SILENT_SECONDS
     while left.any() and not stop():
         played = _Round(left, max_steps)
         obs = env.reset()
@@ -159,6 +164,13 @@ def play_episodes(
             if begun is not None:
                 policy.reset(begun)
             obs = step.obs
+            if not (played.episodes or episodes) and time.monotonic() >= deadline:
+                _log.warning(
+                    "evaluation: no episode of %d has ended in %d steps; each is cut off after %d "
+                    "(policy.eval.max_episode_steps): set env.max_episode_steps if episodes never end",
+                    n_episode, played.steps, max_steps,
+                )  # fmt: skip
+                deadline = math.inf
         episodes += played.episodes
         cut += played.cut
     env.abandon()
@@ -191,7 +203,7 @@ class _Round:
         self.cut: list[EpisodeEnd] = []
         self._left = left
         self._max_steps = max_steps
-        self._steps = 0
+        self.steps = 0
         self._lost = np.zeros(len(left), np.int64)
         self._returns = np.zeros(len(left))
         self._lengths = np.zeros(len(left), np.int64)
@@ -200,7 +212,7 @@ class _Round:
         """Counts one step of all environments."""
         self._returns += step.team_reward
         self._lengths += 1
-        self._steps += 1
+        self.steps += 1
         for end in step.episodes:
             self._returns[end.env_id] = self._lengths[end.env_id] = self._lost[end.env_id] = 0
             if self.playing[end.env_id]:
@@ -210,7 +222,7 @@ class _Round:
             self._lengths *= step.valid
             self._count_lost(~step.valid)
         # No episode is longer than the round.
-        if self._steps >= self._max_steps:
+        if self.steps >= self._max_steps:
             for n in np.flatnonzero(self.playing & (self._lengths >= self._max_steps)).tolist():
                 info = {name: float(values[n]) for name, values in (step.info or {}).items() if values.ndim == 1}
                 self.cut.append(EpisodeEnd(n, float(self._returns[n]), int(self._lengths[n]), info))

@@ -23,9 +23,12 @@ from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.progress import Progress, Status
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.run_summary import plays_itself
+from minding.engine.run.status import StatusFile
 from minding.engine.types import EpisodeEnd, StateDict
+from minding.middleware.ckpt_saver import CkptSaver
 from minding.middleware.ctx_fields import metrics_in, number_in
 from minding.middleware.evaluator import info_means
+from minding.middleware.termination_checker import TerminationChecker
 
 _EPISODES = 100
 _OWN, _MOST_OWN = "return.", 3
@@ -58,8 +61,8 @@ def online_logger(
     evaluation has its own row, with the mean of each declared key of info (``env.info_keys``) over the last steps of
     its episodes: ``eval/success`` is a success rate. With several agents the row also has the return of each agent, and
     with `references` the normalized return, ``eval/normalized``. Each evaluation on recorded data has a row, too.
-    ``episodes.csv`` has a line for every training episode that ended. Rows reach the files about once a second, and
-    before a checkpoint that counts them is saved.
+    ``status.json`` tells `minding status` about the run. ``episodes.csv`` has a line for every training episode that
+    ended. Rows reach the files about once a second, and before a checkpoint that counts them is saved.
 
     For each row the event ``metrics`` is emitted, in the iteration that completes the row, with the row (column to
     value; None is an empty cell) and its step of the clock.
@@ -71,45 +74,38 @@ def online_logger(
     Args:
       cfg: the compiled configuration.
       run_dir: folder for the files; None writes no files.
-      total: end of the progress bar, on the clock; the length of the run by default.
+      total: end of the run for progress and status, on the clock; the length of the run by default.
       progress: whether to show progress in the terminal.
       references: reference returns, such as the ones in recorded data, by which evaluations are also normalized; None
         leaves the normalized return out.
       task: the task that emits the event; the global one by default.
     """
     task = global_task if task is None else task
-    bar = (
-        Progress(run_length(cfg).steps if total is None else total, cfg.exp_name, refresh=cfg.run.log_freq)
-        if progress
-        else None
-    )
-    if run_dir is None:
-        return OnlineLogger(cfg, task, None, (), bar, references)
-    run_dir = run_dir if isinstance(run_dir, RunDir) else RunDir(Path(run_dir))
-    tables = CsvWriter(run_dir.metrics), CsvWriter(run_dir.episodes)
-    return OnlineLogger(cfg, task, tables, make_loggers(cfg.run.loggers, run_dir), bar, references)
+    total = run_length(cfg).steps if total is None else total
+    run_dir = run_dir if run_dir is None or isinstance(run_dir, RunDir) else RunDir(Path(run_dir))
+    logger = OnlineLogger(cfg, task, run_dir, references, total)
+    logger.show(Progress(total, cfg.exp_name, refresh=cfg.run.log_freq) if progress else None)
+    return logger
 
 
 class OnlineLogger:
     """The middleware that `online_logger` makes: it owns the writers and the running statistics."""
 
     def __init__(
-        self,
-        cfg: Config,
-        task: Task[Any],
-        tables: tuple[CsvWriter, CsvWriter] | None,
-        loggers: Sequence[MetricsLogger],
-        progress: Progress | None,
-        references: References | None = None,
+        self, cfg: Config, task: Task[Any], run_dir: RunDir | None, references: References | None, total: int
     ) -> None:
+        self.total = total
         self._cfg = cfg
         self._task = task
         self._metrics_freq = cfg.run.metrics_freq
         self._plays_itself = plays_itself(cfg)
-        self._tables = tables
-        self._loggers = loggers
+        self._tables = None if run_dir is None else (CsvWriter(run_dir.metrics), CsvWriter(run_dir.episodes))
+        self._loggers: Sequence[MetricsLogger] = () if run_dir is None else make_loggers(cfg.run.loggers, run_dir)
         self._opened = False
-        self._progress, self._references = progress, references
+        self._progress: Progress | None = None
+        self._references = references
+        self._file = None if run_dir is None else StatusFile(run_dir.status)
+        self._state = ""
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
         # Rows that are not written yet, the number of rows before them, and the time of the last write.
         self._rows: list[dict[str, float | None]] = []
@@ -131,6 +127,35 @@ class OnlineLogger:
         self._row_seconds = 0.0
         self._earlier_seconds = 0.0
         self._start = time.monotonic()
+
+    def begin(self) -> None:
+        """Writes the status of a run that begins."""
+        if not self._task.resuming:
+            self._say()
+
+    def resumed(self, ctx: LearningContext) -> None:
+        """Writes the status of a run that continues."""
+        self._say()
+
+    def _say(self, state: str = "running", reason: str = "") -> None:
+        self._state = state
+        if self._file is not None:
+            # Found within the write.
+            workers = (worker for lanes in (self._task.lanes,) if lanes is not None for worker in lanes.workers)
+            self._file.write(self._task.ctx, self.total, workers, state, reason)
+
+    def _say_end(self) -> None:
+        """Writes how the run ended; for one that failed before its first iteration, closing does."""
+        error, members = self._task.error, self._task.members
+        if self._state != "running":
+            return
+        if error is not None:
+            self._say("failed", f"{type(error).__name__}: {error}")
+            return
+        reached = [each.reason for each in members if isinstance(each, TerminationChecker) and each.reason]
+        unsaved = any(isinstance(each, CkptSaver) and each.unsaved for each in members)
+        reason = next(iter(reached), self._task.stop_reason)
+        self._say("ended", f"{reason}{', its last state was not saved' if unsaved else ''}")
 
     def __call__(self, ctx: LearningContext) -> None:
         metrics = metrics_in(ctx, "online_logger")
@@ -173,6 +198,7 @@ class OnlineLogger:
         for writer in (*(self._tables or ()), self._progress):
             if writer is not None:
                 writer.flush()
+        self._say_end()
 
     def show(self, progress: Progress | None) -> None:
         """Closes the display in the terminal and replaces it by another; None shows no display."""
@@ -182,6 +208,7 @@ class OnlineLogger:
 
     def close(self) -> None:
         self._write_rows()
+        self._say_end()
         for writer in (*(self._tables or ()), *self._loggers, self._progress):
             if writer is not None:
                 writer.close()
@@ -288,6 +315,8 @@ class OnlineLogger:
         row = {**row, "time/seconds": self._seconds()}
         self._rows.append(row)
         self._task.emit("metrics", dict(row), _clock_of(row))
+        if self._file is not None and self._file.due:
+            self._say()
 
     def _write_rows(self) -> None:
         rows, self._rows = self._rows, []

@@ -22,6 +22,7 @@ from minding.engine.run.plotting import plot_curves
 from minding.engine.run.run_summary import plays_itself
 from minding.policies import ALGORITHMS
 from proofs import offline_tables
+from proofs.families import draw_families, families_table
 from proofs.mujoco_table import aggregate_table, draw_grid, mujoco_table
 from proofs.peer_defaults import peer_defaults_table
 from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results, changed_since
@@ -38,6 +39,7 @@ def update(results: Results) -> None:
     pages.update(results.docs, lambda name, page: table(results, name, page))
     offline_tables.draw(results)
     draw_grid(results)
+    draw_families(results)
 
 
 def table(results: Results, name: str, page: Path) -> str | None:
@@ -489,6 +491,8 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "crashes": _crashes,
     "defaults": _defaults,
     "determinism": _determinism,
+    "families": families_table,
+    "families_zh": functools.partial(families_table, chinese=True),
     "faults": _faults,
     "forged": _forged,
     "gail_rewards": lambda results: offline_tables.gail_table(results) or NOT_YET,

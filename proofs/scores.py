@@ -1,10 +1,4 @@
-"""The scores of runs as JSON that marl-eval reads: ``python -m proofs.scores > scores.json``.
-
-The file has the structure of Gorsane et al. (2022), "Towards a standardised performance evaluation protocol for
-cooperative MARL", https://arxiv.org/abs/2209.10485, appendix: environment, task, algorithm, run. The means of the
-evaluations on the way are the steps of a run, and that of its final evaluation is its absolute metric. marl-eval makes
-of it the matrices of scores that rliable takes. Others add themselves under a name of their own.
-"""
+"""The scores of all proofs in the format of ``minding compare --scores``: ``python -m proofs.scores > scores.json``."""
 
 from __future__ import annotations
 
@@ -12,10 +6,8 @@ import json
 from typing import Any
 
 from minding.configs import PRESETS, load_preset
+from minding.engine.run.comparison import SUITE, scores_of_run
 from proofs.runs import ROOT, Record, Results
-
-SUITE = "minding"
-METRIC = "mean_episode_return"
 
 
 def scores(results: Results) -> dict[str, Any]:
@@ -31,12 +23,7 @@ def scores(results: Results) -> dict[str, Any]:
 def _run(record: Record) -> dict[str, Any]:
     """The evaluations of a run; one that learns from recorded data counts gradient steps."""
     clock = next(key for key in record["curve"] if key != "eval_return")
-    evaluations = zip(record["curve"][clock], record["curve"]["eval_return"])
-    steps = {
-        f"step_{number}": {"step_count": int(count), METRIC: [value]}
-        for number, (count, value) in enumerate(evaluations)
-    }
-    return {**steps, "absolute_metrics": {METRIC: [record["eval_mean"]]}}
+    return scores_of_run(record["curve"][clock], record["curve"]["eval_return"], record["eval_mean"])
 
 
 if __name__ == "__main__":

@@ -554,6 +554,7 @@ def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path, monk
     assert {each.name for each in folder.iterdir()} == files
     card = (folder / "README.md").read_text()
     assert card.startswith('---\nlibrary_name: "minding"\n')
+    assert "://" not in card
     assert f"Mean return {pole.evaluate(5).mean:.1f} over 5 episodes" in card
     loaded = minding.load(folder, progress=False)
     obs = np.random.default_rng(1).normal(size=(50, 4))
@@ -883,7 +884,7 @@ def test_a_saved_folder_that_was_changed_is_refused(pole, tmp_path):
     [
         (("pp", "CartPole-v1"), {}, "did you mean"),
         (("ppo",), {}, "needs an environment"),
-        (("iql",), {}, "or env.env_id=data to learn from policy.other.data alone"),
+        (("iql",), {}, "or policy.other.data=FOLDER, recorded data that name theirs"),
         (("ppo", "CartPole-v1"), {"learning_rat": 1}, r"learning_rat=1: no key in .* did you mean 'learning_rate'"),
         (("ppo", "CartPole-v1"), {"settings": "run.x=1"}, "expected a list of strings"),
         (("ppo", "CartPole-v1"), {"settings": ["env.backen=sync"]}, "did you mean 'backend'"),

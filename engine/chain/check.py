@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from minding.engine.chain.context import Context
+from minding.engine.chain.context import UNITS, Context
 from minding.engine.chain.middleware import Middleware, Role
 from minding.engine.chain.pipeline import Composite, Node, Parallel, all_leaves, chain_nodes
 from minding.engine.errors import ChainError, nearest
@@ -172,7 +172,7 @@ def order_problems(nodes: Sequence[Node], context_type: type[Context]) -> Iterat
       the field was overwritten between them.
     - An optional read comes before the only middleware that writes the field.
     - Everything that a middleware writes is overwritten before anything reads it, or it changes a field that nothing
-      reads afterwards.
+      reads afterwards, or makes one of others that nothing reads: a chain without a trainer.
 
     A middleware without a declaration may read and write any field; it leaves nothing that another refuses.
     """
@@ -287,6 +287,16 @@ def _unused_writes(leaf: Node, earlier: Sequence[Node], later: Sequence[Node], p
         yield (
             f"{leaf.name} at position {leaf.position} changes ctx.{changed[0]}, which nothing after it reads; {fix}, "
             "or add a middleware after it that reads it"
+        )
+    elif (passing & set(leaf.declaration.reads) or leaf.declaration.role is Role.LEARN) and not (
+        UNITS.keys() & set(leaf.declaration.writes)
+    ):
+        # Collecting and learning, which count steps, are work of their own.
+        name = next(name for name in written if name not in overwriters)
+        reader = "a trainer (multistep_trainer reads it)" if name == "train_data" else "a middleware that reads it"
+        yield (
+            f"{leaf.name} at position {leaf.position} writes ctx.{name}, which nothing after it reads; add {reader} "
+            "after it, or leave it out"
         )
 
 

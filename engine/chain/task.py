@@ -282,7 +282,9 @@ class Task(Generic[ContextT]):
         self.stop()
         if self._chain.lanes is not None:
             self._chain.lanes.close()
+        self._run.error = error
         failed = lifecycle.call_hooks(self._chain.nodes(), "close")
+        self._run.error = None
         if error is None:
             lifecycle.raise_first(failed, "closing failed too")
         else:
@@ -502,7 +504,7 @@ class Task(Generic[ContextT]):
 
     @property
     def error(self) -> BaseException | None:
-        """The exception that is ending the run, for its finish hooks; None for any other end, and after the hooks."""
+        """The exception that is ending the run or its block, for the hooks `finish` and `close`; None otherwise."""
         return self._run.error
 
     @property

@@ -21,7 +21,8 @@ class RunSection(Section):
     max_env_step: int | None = setting(
         None,
         "[1, inf)",
-        "environment steps after which the run ends; 100,000 by default, unless it learns from recorded data",
+        "environment steps; the run ends with the rollout that reaches them; 100,000 by default, unless it learns from "
+        "recorded data",
     )
     max_train_iter: int | None = setting(
         None, "[1, inf)", "gradient steps after which the run ends; 10,000 by default with recorded data"

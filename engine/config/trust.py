@@ -50,7 +50,7 @@ def read_foreign(path: Path, *, trust: bool, own: Collection[str] = (), learns: 
     if trust or _is_own(cfg, text, path):
         return cfg
     _confine(cfg, own if learns else reaching_settings())
-    for where, value, what in _refused(cfg, own):
+    for where, value, what in refused(cfg, own):
         raise TrustError(
             f"{where}={short(value)} in {str(path)!r} {what}. A run folder or .yaml file may come from anyone: if it "
             "is yours, or you trust its author, give --trust (in Python trust=True). A setting that you type yourself "
@@ -67,7 +67,7 @@ def save_own(cfg: Mapping[str, Any], path: Path) -> None:
 def own_text(cfg: Mapping[str, Any]) -> str:
     """A configuration of the user's own as YAML, with a signature if a later command would ask otherwise."""
     text = config_text(cfg)
-    sign = signature(cfg) if any(_refused(cfg, ())) else None
+    sign = signature(cfg) if any(refused(cfg, ())) else None
     return text if sign is None else f"{text}# signature: {sign}\n"
 
 
@@ -81,7 +81,7 @@ def without_reach(cfg: Config) -> Config:
 def is_foreign(path: Path) -> bool:
     """Whether a command that starts a run with this file asks for ``--trust``."""
     cfg, text = read_config(path)
-    return any(_refused(cfg, ())) and not _is_own(cfg, text, path)
+    return any(refused(cfg, ())) and not _is_own(cfg, text, path)
 
 
 def signature(cfg: Mapping[str, Any]) -> str | None:
@@ -153,7 +153,7 @@ def _make_key(file: Path) -> None:
             return
 
 
-def _refused(cfg: Mapping[str, Any], own: Collection[str]) -> Iterator[tuple[str, Any, str]]:
+def refused(cfg: Mapping[str, Any], own: Collection[str]) -> Iterator[tuple[str, Any, str]]:
     """Each value in the settings that a foreign file cannot set: where it is, the value, and what it does."""
     found = [*_code_in(cfg), *((where, value, each.reaches) for where, value, each in _reaching(cfg))]
     yield from (each for each in found if not any(is_within(each[0], key) for key in own))

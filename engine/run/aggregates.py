@@ -5,7 +5,8 @@ https://arxiv.org/abs/2108.13264.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -97,6 +98,40 @@ def aggregate(scores: Sequence[float]) -> Aggregate:
     if not np.isfinite(table).all():
         raise NonFiniteError(f"scores to summarize: expected finite numbers, got {list(scores)}; leave such runs out")
     return Aggregate(len(table), estimate([table], mean), estimate([table], interquartile_mean))
+
+
+def improvements(groups: Mapping[str, Sequence[float]]) -> list[tuple[str, str, Estimate]]:
+    """For each two groups of scores, the probability that a run of the first scores higher than a run of the second.
+
+    A tie counts half (Agarwal et al., 2021, section 4.3). The first of a pair is the one that comes first in `groups`.
+    """
+
+    def compared(first: Array, second: Array) -> Estimate:
+        def higher(scores: Array) -> Array:
+            one, other = scores[..., : len(first), None, :], scores[..., None, len(first) :, :]
+            result: Array = ((one > other) + 0.5 * (one == other)).mean(axis=(-3, -2))
+            return result
+
+        return estimate([first, second], higher)
+
+    tables = {name: np.asarray(scores, np.float64)[:, None] for name, scores in groups.items()}
+    return [(one, other, compared(tables[one], tables[other])) for one, other in itertools.combinations(tables, 2)]
+
+
+def thresholds_of(groups: Iterable[Sequence[float]], count: int) -> Array:
+    """Scores at equal distances, from the lowest to just below the highest, at which profiles are compared."""
+    scores = np.concatenate([*map(np.asarray, groups)])
+    found: Array = np.linspace(scores.min(), scores.max(), count + 1)[:count]
+    return found
+
+
+def performance_profile(scores: Sequence[float], thresholds: Array) -> tuple[Array, Array, Array]:
+    """The share of runs that score more than each of the thresholds, with the ends of its 95 % interval.
+
+    See Agarwal et al. (2021), section 4.2.
+    """
+    above = (np.asarray(scores)[:, None] > thresholds).astype(np.float64)
+    return mean(above), *bootstrap_interval([above], mean)
 
 
 def estimate(strata: Sequence[Array], statistic: Statistic) -> Estimate:

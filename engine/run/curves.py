@@ -217,7 +217,9 @@ def learning_curves(paths: Iterable[str | os.PathLike[str]], labels: Sequence[st
         found = "; ".join(f"{label} ({len(group)} runs)" for label, group in zip(own, groups, strict=True))
         raise ConfigError(f"{len(labels)} labels for {len(groups)} curves: give one for each of {found}")
     curves = [
-        curve for label, members in zip(labels or own, groups, strict=True) for curve in _curves_of(label, members)
+        curve
+        for label, members in zip(labels or own, groups, strict=True)
+        for curve in _curves_of(label, members, _shared_column(members[0], groups))
     ]
     return sorted(curves, key=lambda curve: curve.env_id)
 
@@ -287,9 +289,17 @@ def _kind_of(run: _Run) -> tuple[str, str]:
     return str(run.cfg.env.env_id), str(run.cfg.policy.get("type"))
 
 
-def _curves_of(label: str, runs: Sequence[_Run]) -> list[Curve]:
+def _shared_column(run: _Run, groups: Sequence[Sequence[_Run]]) -> str | None:
+    """The column that all runs in the environment of `run` have, so that a panel shows one measure; None if none."""
+    env_id = str(run.cfg.env.env_id)
+    beside = [each.points for group in groups for each in group if str(each.cfg.env.env_id) == env_id]
+    column = main_column(*beside)
+    return column if all(column in points for points in beside) else None
+
+
+def _curves_of(label: str, runs: Sequence[_Run], column: str | None = None) -> list[Curve]:
     first = runs[0].cfg
-    curve = _curve_of(label, runs)
+    curve = _curve_of(label, runs, column)
     if not plays_itself(first):
         return [curve]
     # A script may compose its own evaluator.
@@ -319,8 +329,8 @@ def _score_curve(label: str, runs: Sequence[_Run], opponent: str, column: str, g
     )
 
 
-def _curve_of(label: str, runs: Sequence[_Run]) -> Curve:
-    column = main_column(*(run.points for run in runs)) or next(iter(runs[0].points))
+def _curve_of(label: str, runs: Sequence[_Run], column: str | None) -> Curve:
+    column = column or main_column(*(run.points for run in runs)) or next(iter(runs[0].points))
     runs = [run for run in runs if column in run.points]
     curve = mean_curve(label, [run.points[column] for run in runs], env_id=str(runs[0].cfg.env.env_id), column=column)
     found = [final for run in runs if (final := final_evaluation(run.figures, column)) is not None]

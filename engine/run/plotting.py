@@ -17,6 +17,7 @@ from minding.engine.config.options import setting_at
 from minding.engine.errors import ConfigError, printable
 from minding.engine.files import replace
 from minding.engine.process.packages import import_extra
+from minding.engine.run.aggregates import performance_profile, thresholds_of
 from minding.engine.run.curves import (
     COLLECT_RETURN,
     EVAL_RETURN,
@@ -188,6 +189,22 @@ def plot_of_run(cfg: Config, metrics: Mapping[str, Array], figures: Mapping[str,
     title = f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}"
     final = final_evaluation(figures, main_column(points_of(metrics)) or EVAL_RETURN)
     plot_run(metrics, title, path, target=setting_at(cfg, "run.target"), final=final)
+
+
+def plot_profiles(panels: Mapping[str, Mapping[str, Sequence[float]]], path: str | os.PathLike[str]) -> None:
+    """Draws the performance profiles of the configurations of each panel, with their 95 % intervals."""
+    figure, panel_axes = new_figure(panels=len(panels))
+    for (where, groups), axes in zip(panels.items(), panel_axes, strict=True):
+        for label, scores in groups.items():
+            at = thresholds_of(groups.values(), _COLUMNS // 4)
+            share, low, high = performance_profile(scores, at)
+            (line,) = axes.plot(at, share, label=f"{label} ({len(scores)} seeds)")
+            axes.fill_between(at, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+        axes.set(
+            title=where, xlabel=MEASURES[EVAL_RETURN][1], ylabel="share of runs above it", ylim=(-_MARGIN, 1 + _MARGIN)
+        )
+        axes.legend(fontsize=9)
+    save_figure(figure, path)
 
 
 def plot_importance(shares: Mapping[str, float], path: str | os.PathLike[str]) -> None:

@@ -200,7 +200,7 @@ class EnvGroup:
                 return
             except (Exception, SystemExit, Hang) as error:
                 self._elapsed[row] = 0
-                message = self._message(row, f"failed in reset: {describe(error)}")
+                message = f"{self._numbered(row)} ({self._name}): failed in reset: {describe(error)}"
                 if not self._restart or attempt == _MAX_ATTEMPTS:
                     raise EnvError(message) from error
                 self.faults.append(message)

@@ -25,12 +25,13 @@ import minding.configs
 from minding.cli import cli, run
 from minding.cli.common import COUNT, mean_and_spread, number
 from minding.cli.doctor import _kernels
+from minding.cli.listing import pages
 from minding.cli.seeds import _print_seeds as print_seeds
 from minding.configs import PRESETS
 from minding.engine import Config, OnlineRLContext
 from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.config.compiler import load_config, save_config, setting_paths
+from minding.engine.config.compiler import Overrides, load_config, save_config, setting_paths
 from minding.engine.config.options import setting_at
 from minding.engine.errors import EnvError, SpaceError
 from minding.engine.process import runtime
@@ -104,9 +105,9 @@ def compiled(monkeypatch, tmp_path):
     """Stands in for the compiler of whole runs: keeps the overrides, changes the folder."""
 
     def compile_run(user, overrides=()):
-        run = {"out_dir": str(tmp_path / "runs"), "trace": False, "max_env_step": 100_000, "target": None}
+        run = {"out_dir": str(tmp_path / "runs"), "trace": False, "max_env_step": 2000, "target": None}
         cfg = Config(user, seed=3, run=run)
-        cfg.overrides = list(overrides)
+        cfg.overrides = Overrides(overrides).paths
         cfg.chain = "on_policy"
         return cfg
 
@@ -179,6 +180,13 @@ def test_pages_are_printed_by_name_without_their_marks(printed, refused):
     assert "<!--" not in printed("docs", "howto/custom_networks")
     assert "async " in printed("docs")
     assert "did you mean 'tutorial'" in refused("docs", "tutoral")
+    assert "reliability" in refused("docs", "resume").partition("has a section")[0]
+    assert "L_π = mean[α log π(a|s) - min_i Q_i(s, a)]" in printed("docs", "sac")
+
+
+@pytest.mark.parametrize("name", [name for name in pages() if name.startswith("algorithms/")])
+def test_every_formula_of_an_algorithm_is_printed_as_text(name, printed):
+    assert not re.search(r"```math|^[^`]*\\[a-z]+\b", printed("docs", name), re.MULTILINE)
 
 
 def _cpu_of_children():
@@ -269,12 +277,12 @@ def test_an_algorithms_name_comes_before_a_folder_of_that_name(training, tmp_pat
 def test_train_ends_with_a_summary_the_folder_and_the_curve(training, compiled, capsys, tmp_path):
     assert run(["train", "cartpole_ppo", "policy.learn.gamma=0.9", "--seed", "7", "--no-progress"]) == 0
     (call,) = training.calls
-    assert call[0].overrides == ["policy.learn.gamma=0.9", "seed=7"]
+    assert call[0].overrides == ("policy.learn.gamma", "seed")
     assert call[1] is False
     out = capsys.readouterr().out
     folder = tmp_path / "runs" / "cartpole_ppo"
     assert "487.5 ± 12.2 over 100 episodes" in out
-    assert "2,048" in out
+    assert "2,048 (2,000 were reached in the last iteration)" in out
     assert "•" in out
     assert json.loads((folder / "summary.json").read_text())["eval_return"] == 487.5
     assert (folder / "curve.png").is_file()
@@ -284,7 +292,11 @@ def test_train_ends_with_a_summary_the_folder_and_the_curve(training, compiled, 
     ("metrics", "reason", "curve"),
     [
         (None, "SIGINT", "none: the run ended before its first row of metrics"),
-        ("env_step,train/loss\n512,3.0\n", "max_env_step", "none: the run ended before its first return"),
+        (
+            "env_step,train/loss\n512,3.0\n",
+            "max_env_step",
+            "none: no evaluation came before the final one (policy.eval.freq=None)",
+        ),
         ("env_step,eval/return_mean\n512,3.0\n", "SIGTERM", "drawn by minding plot {folder}"),
     ],
 )

@@ -183,6 +183,7 @@ def test_three_failed_trials_end_the_search(tune, tmp_path):
         (None, ["policy.eval.freq=2000", "policy.collect.n_sample=64"], "add policy.eval.freq=250\n"),
         (None, ["policy.eval.freq=2000"], "add policy.eval.freq=1024 run.max_env_step=10240\n"),
         (None, ["--trials", "0"], "0 is not in the range"),
+        (None, ["--steps", "2000"], "--steps 2000 and run.max_env_step=2500 contradict"),
         (None, ["--jobs", "2", *ALONE], "--jobs 2 with env.single_instance=true: only one environment can exist"),
     ],
 )

@@ -162,6 +162,15 @@ def test_endless_episodes_are_cut_off_with_their_returns(caplog):
     assert "2 of 4 evaluation episodes were cut off after 5 steps (policy.eval.max_episode_steps)" in caplog.text
 
 
+def test_an_evaluation_without_an_end_of_an_episode_says_so(caplog, monkeypatch):
+    monkeypatch.setattr("minding.middleware.evaluator._SILENT_SECONDS", 0.0)
+    play_episodes(AgePolicy().eval_mode, CountingEnv(lengths=(10**9, 10**9)), 4, max_steps=5)
+    assert caplog.text.count("no episode of 4 has ended in 1 steps; each is cut off after 5") == 1
+    caplog.clear()
+    play_episodes(AgePolicy().eval_mode, CountingEnv(lengths=(1, 1)), 4, max_steps=5)
+    assert caplog.text == ""
+
+
 def test_environments_that_something_else_steps_are_refused(evaluator, counting_config):
     env, other = CountingEnv(), CountingEnv()
     middleware, policy = evaluator(env)

@@ -1,5 +1,6 @@
 """The logger of online chains."""
 
+import contextlib
 import copy
 import csv
 import math
@@ -14,8 +15,10 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.references import References
 from minding.engine.errors import FieldError, notes_of
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.status import read_status
 from minding.engine.types import EpisodeEnd
 from minding.middleware.online_logger import online_logger
+from minding.middleware.termination_checker import termination_checker
 
 
 def config(tmp_path, **run):
@@ -204,6 +207,35 @@ def test_each_row_is_an_event_in_the_iteration_that_completes_it(tmp_path):
     assert [row["env_step"] for row in rows(tmp_path)] == ["12", "20", "24"]
     assert [row["train/loss"] for row in rows(tmp_path)] == ["1.0", "1.0", "1.0"]
     assert (told, heard[0][2]["eval/return_mean"]) == ([1.0, 1.0, 1.0], None)
+
+
+def test_the_status_of_a_chain_in_a_script_is_written(tmp_path):
+    def status_after(step, end):
+        task = Task()
+        with contextlib.suppress(ValueError), task.start(ctx=OnlineRLContext()):
+            task.use(step).use(termination_checker(max_env_step=8, task=task)).use(end)
+            task.use(online_logger(config(tmp_path), tmp_path, total=8, progress=False, task=task)).run(max_step=9)
+        found = read_status(tmp_path / "status.json")
+        return found.state, found.reason, found.env_step, found.limit
+
+    def move(ctx):
+        ctx.env_step += 4
+        seen.append(read_status(tmp_path / "status.json").state)
+
+    class Fails:
+        def __call__(self, ctx): ...
+
+        def begin(self):
+            raise ValueError("no device")
+
+    def fails(ctx):
+        raise ValueError("broken")
+
+    seen = []
+    assert status_after(move, lambda ctx: None) == ("ended", "max_env_step", 8, 8)
+    assert status_after(move, fails) == ("failed", "ValueError: broken", 4, 8)
+    assert status_after(move, Fails())[0] == "failed"
+    assert seen == ["running"] * 3
 
 
 @pytest.mark.parametrize("names", ["a", "abcd"])

@@ -14,7 +14,7 @@ from proofs.queue import PRESETS
 from proofs.recordings import Source
 from proofs.run import main, parse_arguments, plan
 from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, changed_since, config_hash, head_of
-from proofs.scores import METRIC, scores
+from proofs.scores import scores
 from proofs.steadiness import after_target
 from proofs.studies import STUDIES
 
@@ -144,8 +144,11 @@ def test_the_same_command_on_other_data_is_another_job(results):
 
 def test_scores_are_exported_by_task_algorithm_and_run(results):
     results.append("learning", record(1, 490.0))
-    steps = {"step_0": {"step_count": 1000, METRIC: [20.0]}, "step_1": {"step_count": 100_000, METRIC: [490.0]}}
-    run = {**steps, "absolute_metrics": {METRIC: [490.0]}}
+    steps = {
+        "step_0": {"step_count": 1000, "mean_episode_return": [20.0]},
+        "step_1": {"step_count": 100_000, "mean_episode_return": [490.0]},
+    }
+    run = {**steps, "absolute_metrics": {"mean_episode_return": [490.0]}}
     assert scores(results) == {"minding": {"CartPole-v1": {"minding cartpole_ppo": {"seed_1": run}}}}
 
 

@@ -27,6 +27,7 @@ from proofs.coverage import SETS, draw
 from proofs.critics_first import CriticsFirstCell
 from proofs.data_sets import data_sets
 from proofs.defaults import NAME, online, small_task, steps_of
+from proofs.families import draw_families, families_table
 from proofs.mujoco_table import aggregate_table, best_of_means, draw_grid
 from proofs.peer_defaults import NAME as PEER
 from proofs.peer_defaults import improvement, peer_defaults_table
@@ -237,6 +238,25 @@ def test_environments_are_joined_in_units_of_published_means(tmp_path):
     lines = aggregate_table(results).splitlines()
     assert lines[2].startswith("| PPO | 2 | 3 | 0.97 | 0.97 | ")
     assert lines[3] == "| SAC | 0 | 0 | not measured |  |  |"
+
+
+def test_families_are_in_units_of_published_scores_above_random_play(tmp_path):
+    families = {"scores": {"lunarlander_ppo": 200.0, "lunarlander_dqn": 150.0}, "random": {"LunarLander-v3": -200.0}}
+    scores = [{"SB3 zoo": [100.0, 1.0], "Tianshou": [250.0]}[side] for side in ("SB3 zoo", "Tianshou")]
+    published = {side: {"scores": {"hopper_ppo": score}} for side, score in zip(("SB3 zoo", "Tianshou"), scores)}
+    results = Results(tmp_path)
+    draw_families(results)
+    assert "not measured" in families_table(results)
+    for preset, seed, value in (("lunarlander_ppo", 0, 200.0), ("lunarlander_ppo", 1, 0.0), ("hopper_ppo", 0, 150.0)):
+        results.append("learning", {**row(seed, value, [1.0, 2.0]), "preset": preset})
+    written = {"mujoco": published, "families": families}
+    (tmp_path / "results" / "published.json").write_text(json.dumps(written))
+    lines = families_table(results).splitlines()
+    assert lines[3] == "| LunarLander | 1 | 2 | 0.75 | 0.50 – 1.00 | 0.75 |  |"
+    assert lines[4] == "| MuJoCo, PPO | 1 | 1 | 1.50 |  | 1.50 | 2.50 |"
+    (tmp_path / "images").mkdir()
+    draw_families(results)
+    assert (tmp_path / "images" / "families.png").is_file()
 
 
 def test_the_grid_has_a_panel_for_each_pair(tmp_path):

@@ -209,7 +209,7 @@ def test_the_summary_of_a_run_says_how_to_play_against_it(ended, capsys):
     assert against == {"random", "minimax"}
     assert any(line.startswith("  mean score ") and line.endswith(" over 4 games") for line in lines)
     assert any(line.startswith("  plies ") for line in lines)
-    why = f"none: the run ended before its first evaluation (policy.eval.freq={ended[0].policy.eval.freq})"
+    why = f"none: no evaluation came before the final one (policy.eval.freq={ended[0].policy.eval.freq})"
     assert any(line.startswith("  curve ") and line.endswith(why) for line in lines)
     assert not any(line.startswith("  film") for line in lines)
 

@@ -95,7 +95,7 @@ def test_an_environment_that_cannot_render_ends_nothing(tmp_path, caplog):
     cfg = config(tmp_path, "NoScreen")
     run_dir = RunDir.create(cfg)
     film_run(cfg, run_dir, Player(), 300, lambda: False)
-    assert "run.video: no film: environment 0 (test_film:NoScreen), step 1 of its episode: failed in" in caplog.text
+    assert "run.video: no film: environment 0 (test_film:NoScreen): failed in reset" in caplog.text
     assert "RuntimeError: no display is there" in caplog.text
     assert sorted(path.name for path in run_dir.path.iterdir()) == ["config.yaml"]
 

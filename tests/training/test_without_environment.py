@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from of_algorithms import recorded
+from recordings import described, log
 
 import minding
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run
 from minding.engine.config.config import Config
-from minding.engine.data.dataset import load_dataset
+from minding.engine.data.dataset import Dataset, load_dataset
+from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.holdout import hold_out
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
@@ -40,6 +42,26 @@ def test_spaces_and_limits_are_the_recorded_environments(env_id):
 def test_actions_are_rescaled_as_the_configuration_says():
     spec = settings(recorded("Pendulum-v1"), "env.rescale_action=false").env.spec
     assert (spec.action.low, spec.action.high, spec.env_action.rescaled) == ([-2.0], [2.0], False)
+
+
+def test_data_bring_the_environment_in_which_they_were_recorded(tmp_path):
+    made = recorded("Pendulum-v1")
+    cfg = compile_run("iql", [f"policy.other.data={made}"])
+    assert cfg.env == compile_run("iql", ["env.env_id=Pendulum-v1", "env.max_episode_steps=200"]).env
+    assert compile_run("iql", [f"policy.other.data={made}", "env.env_id=data"]).env.env_id == "data"
+
+    def told(episode, **env):
+        folder = tmp_path / f"data{len(list(tmp_path.iterdir()))}"
+        save_dataset(folder, Dataset.of_episodes([episode], described(**env) if env else None))
+        with pytest.raises(ConfigError, match=r"add --env ID, or env\.env_id=data to learn") as error:
+            compile_run("bc", [f"policy.other.data={folder}"])
+        return str(error.value)
+
+    steps = log(40, np.zeros((40, 1), np.float32))
+    assert "do not say in which environment they were recorded" in told(steps)
+    assert "was recorded in 'Toy-v0': " in told(steps, env_id="Toy-v0")
+    # Reading data runs no code of somebody else.
+    assert "'mymodule:Env' names code" in told(steps, env_id="mymodule:Env")
 
 
 @pytest.fixture(scope="module")

@@ -89,6 +89,13 @@ trust_option = click.option(
 )
 
 
+steps_option = click.option(
+    "--steps",
+    type=COUNT,
+    help="Environment steps of the run, which ends with the rollout that reaches them; the same as run.max_env_step=N.",
+)
+
+
 class RunFolder(click.ParamType[str]):
     """A run folder, or a folder of seeds; the code that opens the folder checks that."""
 

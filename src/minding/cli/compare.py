@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from minding.cli.common import (
+    GivenPath,
     RunFolder,
     bad_input,
     command,
@@ -25,23 +26,34 @@ from minding.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from minding.engine.run.comparison import ComparedRun, ComparedSeeds
+    from minding.engine.run.aggregates import Aggregate, Estimate
+    from minding.engine.run.comparison import ComparedRun
     from minding.engine.run.curves import Curve
     from minding.engine.run.page import Setting
 
 
 @command(examples=("compare runs/*", "compare runs/cartpole_ppo runs/cartpole_dqn"))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RunFolder())
-def compare(runs: tuple[str, ...]) -> None:
+@click.option(
+    "--scores",
+    type=GivenPath(dir_okay=False),
+    metavar="FILE",
+    help="Also write all evaluations as JSON for the packages marl-eval and rliable.",
+)
+def compare(runs: tuple[str, ...], scores: str | None) -> None:
     """Compare runs in one table.
 
-    It has final evaluations, steps, time, and the settings in which the runs differ. Runs are grouped by
-    environment, the highest evaluation first. A folder of seeds stands for the runs in it. A second table has the
-    mean over the seeds of each configuration; with a 95 % bootstrap interval, or the range of three seeds. Folders that
-    cannot be read are left out with a warning.
+    It has final evaluations, steps, time, and the settings in which the runs differ. A chain in a script makes no final
+    evaluation: its last one counts, marked "on the way". Runs are grouped by environment, the highest evaluation first.
+    A folder of seeds stands for the runs in it. Folders that cannot be read are left out with a warning.
+
+    Further tables compare the configurations of one environment over their seeds: mean and interquartile mean (IQM)
+    with 95 % bootstrap intervals, or the range of three seeds; the probability that a run of one scores higher than a
+    run of another; and the performance profile, the share of runs above a return.
     """
     with bad_input():
-        from minding.engine.run.comparison import compare_runs, seeds_of
+        from minding.engine.files import json_text, replace
+        from minding.engine.run.comparison import compare_runs, score_table
         from minding.engine.run.run_summary import judged_figures
 
         compared = compare_runs(runs)
@@ -62,23 +74,61 @@ def compare(runs: tuple[str, ...]) -> None:
     ]
     title = f"Runs in {line(above)}, with the settings that differ:"
     print_lines(title, header, rows, long=0, notes=notes)
-    grouped = seeds_of(compared)
-    if grouped:
-        names = {id(run): row for run, row in zip(compared, rows, strict=True)}
-        header = ("runs", *(("environment",) if several else ()), "seeds", "mean return", "95 % interval")
-        rows = [_row_of_seeds(group, names[id(group.runs[0])][0], several) for group in grouped]
-        echo()
-        print_lines("Over seeds:", header, rows, long=0)
+    _print_seeds(compared, [row[0] for row in rows])
+    if scores is not None:
+        replaced = Path(scores).exists()
+        with writing("scores", scores):
+            replace(scores, json_text(score_table(compared)))
+        written("scores", scores, replaced)
 
 
-def _row_of_seeds(group: ComparedSeeds, name: str, several: bool) -> tuple[str, ...]:
+def _print_seeds(compared: Sequence[ComparedRun], names: Sequence[str]) -> None:
+    """Prints what is known of configurations over their seeds, in one environment after the other."""
+    from minding.engine.run.aggregates import improvements, performance_profile, thresholds_of
+    from minding.engine.run.comparison import seeds_of, value_of
     from minding.engine.run.curves import LEAST_SEEDS
 
-    count, found = len(group.runs), group.mean
-    span = f"{number(found.low)} to {number(found.high)}" if count >= LEAST_SEEDS else ""
-    span += " (range)" if count == LEAST_SEEDS else ""
-    environment = (group.runs[0].env_id,) if several else ()
-    return f"{name} and {count - 1} more", *environment, str(count), number(found.value), span
+    name_of = {id(run): name for run, name in zip(compared, names, strict=True)}
+    grouped = seeds_of(compared)
+    environments = dict.fromkeys(group.runs[0].env_id for group in grouped)
+    for env_id in environments:
+        named = {
+            f"{name_of[id(group.runs[0])]} and {len(group.runs) - 1} more": group
+            for group in grouped
+            if group.runs[0].env_id == env_id
+        }
+        where = f" on {line(env_id)}" if len(environments) > 1 else ""
+        rows = [
+            (name, str(group.returns.n), _estimated(group.returns, "mean"), _estimated(group.returns, "iqm"))
+            for name, group in named.items()
+        ]
+        echo()
+        print_lines(f"Over seeds{where}, with 95 % intervals:", ("runs", "seeds", "mean", "IQM"), rows, long=0)
+        values = {name: [*map(value_of, group.runs)] for name, group in named.items() if group.returns.n >= LEAST_SEEDS}
+        if len(values) > 1:
+            pairs = [(one, other, _span(found)) for one, other, found in improvements(values)]
+            echo()
+            print_lines(f"Probability of improvement{where}:", ("a run of", "over a run of", ""), pairs, long=0)
+            above = thresholds_of(values.values(), 5)
+            profiles = [
+                (name, *(f"{share:.0%}" for share in performance_profile(returns, above)[0]))
+                for name, returns in values.items()
+            ]
+            echo()
+            print_lines(f"Share of runs above a return{where}:", ("runs", *map(number, above)), profiles, long=0)
+
+
+def _estimated(found: Aggregate, what: str) -> str:
+    from minding.engine.run.curves import LEAST_SEEDS
+
+    estimate: Estimate = getattr(found, what)
+    if found.n < LEAST_SEEDS:
+        return number(estimate.value)
+    return f"{_span(estimate)}{' (range)' if found.n == LEAST_SEEDS else ''}"
+
+
+def _span(found: Estimate) -> str:
+    return f"{number(found.value)} [{number(found.low)}, {number(found.high)}]"
 
 
 def _row(run: ComparedRun) -> tuple[str, ...]:
@@ -87,7 +137,7 @@ def _row(run: ComparedRun) -> tuple[str, ...]:
     value, episodes = "", ""
     if run.evaluation is not None:
         mean, std, n_episode = run.evaluation
-        value, episodes = mean_and_spread(mean, std), str(n_episode)
+        value, episodes = mean_and_spread(mean, std), f"{n_episode}{', on the way' if run.on_the_way else ''}"
     if run.scores:
         value = f"score {mean:.3f}"
     unit = " plies" if run.scores else "" if run.unit == "env_step" else f" {UNITS[run.unit]}"

@@ -9,7 +9,7 @@ import inspect
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -266,6 +266,19 @@ def _print_text(doc: str) -> None:
 
 PAGES = Path(minding.__file__).parent / "docs"
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+_FORMULA = re.compile(r"```math\n(.*?)\n```", re.DOTALL)
+_SIGNS = {
+    r"\\": "\n",
+    r"\|": "|",
+    r"\_": "_",
+    r"\cdot": "·",
+    r"\dots": "...",
+    r"\partial": "∂",
+    r"\quad": "\t",
+    r"\qquad": "\t",
+}
+_UNSEEN = r"\\(?:begin|end)\{\w+\}|\\(?:[Bb]ig|left|right|textstyle)(?![a-z])|(?<=\\\\)\[\w+\]|&"
+_ACCENTS = {"hat": "\u0302", "bar": "\u0304", "tilde": "\u0303"}
 
 
 def pages() -> dict[str, Path]:
@@ -274,13 +287,57 @@ def pages() -> dict[str, Path]:
     return {path.with_suffix("").as_posix(): PAGES / path for path in found}
 
 
+def formula_text(latex: str) -> str:
+    """A formula of a page as text: Greek letters and signs, fractions with a slash, names without their markup."""
+    from html.entities import html5
+
+    def sign(found: re.Match[str]) -> str:
+        name = found[0].removeprefix("\\")
+        return _SIGNS.get(found[0]) or ("" if name in _ACCENTS else html5.get(f"{name};", "")) or found[0]
+
+    text, before = re.sub(r"\\(?:[a-zA-Z]+|[\\|_])", sign, re.sub(_UNSEEN, "", latex)), ""
+    text = re.sub(r"\\[,;! ]", " ", text)
+    while text != before:
+        before = text
+        # Innermost braces first.
+        text = re.sub(r"\\(?:mathrm|text|mathcal|mathbb)\{([^{}]*)\}", r"\1", text)
+        text = re.sub(r"\\t?frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\w)(\w))", _fraction, text)
+        text = re.sub(r"\\underset\{([^{}]*)\}\{?([^{}\s]*)\}?", r"\2_\1", text)
+        text = re.sub(rf"\\({'|'.join(_ACCENTS)})\s*\{{?(\w)([^{{}}\s]*)\}}?", _accented, text)
+        text = re.sub(r"\\sqrt\{([^{}]*)\}", r"sqrt(\1)", text)
+        text = re.sub(r"([_^])\{(\w+|\*)\}", r"\1\2", text)
+        text = re.sub(r"([_^])\{([^{}]*)\}", r"\1(\2)", text)
+    lines = (re.sub(r"[ \n]+", " ", each.replace("\\", "")).strip() for each in text.split("\n"))
+    return "\n".join(each.replace("\t", "  ") for each in lines if each)
+
+
+def _fraction(found: re.Match[str]) -> str:
+    above, below = (each if re.fullmatch(r"\w+", each) else f"({each})" for each in found.groups() if each is not None)
+    return f"{above}/{below} "
+
+
+def _accented(found: re.Match[str]) -> str:
+    return found[2] + _ACCENTS[found[1]] + found[3]
+
+
+def _with_section(known: Mapping[str, Path], topic: str) -> list[str]:
+    """The pages with a heading that is a topic, or else with one that contains it."""
+    words = re.sub(r"[_-]", " ", topic.lower())
+    found: tuple[list[str], list[str]] = [], []
+    for name, path in known.items():
+        headings = re.findall(r"^#+ (.*)", path.read_text(encoding="utf-8").lower(), re.MULTILINE)
+        if not name.startswith("zh/") and any(words in each for each in headings):
+            found[words not in headings].append(name)
+    return found[0] or found[1]
+
+
 @command("docs", examples=("docs", "docs tutorial", "docs ppo"))
 @click.argument("topic", required=False)
 def docs(topic: str | None) -> None:
     """Print a page of the documentation.
 
     TOPIC is the name of a page; a page of a folder may be named without the folder, such as ppo for algorithms/ppo.
-    Without TOPIC, the command prints all names. In a pipe it prints the page as it is, in Markdown.
+    Without TOPIC, the command prints all names. In a pipe it prints Markdown.
     """
     with bad_input():
         from minding.engine.errors import ConfigError, nearest
@@ -296,8 +353,11 @@ def docs(topic: str | None) -> None:
         short = {each.rpartition("/")[2]: each for each in reversed(known) if not each.startswith("zh/")}
         page = known.get(name) or known.get(short.get(name, ""))
         if page is None:
-            raise ConfigError(f"no page {topic!r}{nearest(name, [*known, *short])}; `minding docs` lists all pages")
+            about = _with_section(known, name)
+            hint = f"; {', '.join(about[:3])} has a section on it" if about else nearest(name, [*known, *short])
+            raise ConfigError(f"no page {topic!r}{hint}; `minding docs` lists all pages")
     text = _COMMENT.sub("", page.read_text(encoding="utf-8"))
+    text = _FORMULA.sub(lambda found: f"```\n{formula_text(found[1])}\n```", text)
     if not sys.stdout.isatty():
         echo(text, nl=False)
         return

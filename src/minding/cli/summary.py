@@ -66,8 +66,9 @@ def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
     points = points_of_run(cfg, metrics)
     column = main_column(points)
     if column is None:
-        first = f"evaluation (policy.eval.freq={cfg.policy.eval.freq})" if plays_itself(cfg) else "return"
-        return "none" if unjudged(cfg) else f"none: the run ended before its first {first}"
+        if summary.n_eval_episodes:
+            return f"none: no evaluation came before the final one (policy.eval.freq={cfg.policy.eval.get('freq')})"
+        return "none" if unjudged(cfg) else "none: the run ended before its first return"
     kind, measure = MEASURES[column]
     if column != EVAL_RETURN:
         echo(f"\n{kind}: {measure}")
@@ -149,16 +150,19 @@ def _scores(cfg: Config, summary: Any) -> dict[str, str]:
 
 
 def _figures(cfg: Config, summary: Any) -> dict[str, str]:
+    from minding.engine.config.config import run_length
     from minding.engine.paths import shown
     from minding.engine.run.run_summary import plays_itself, units_of
 
     counters, units = dict.fromkeys((summary.unit, "train_iter")), units_of(cfg)
     info = {} if plays_itself(cfg) else summary.eval_info
+    limit, reached = run_length(cfg).steps, getattr(summary, summary.unit)
+    asked = {summary.unit: f" ({limit:,} were reached in the last iteration)"} if 0 < limit < reached else {}
     lost = "  (removed or renamed during the run: it holds only files written later)" if summary.folder_lost else ""
     return {
         **_evaluations(cfg, summary),
         **{f"mean {name}": f"{value:.4g}" for name, value in info.items()},
-        **{units[name]: f"{getattr(summary, name):,}" for name in counters},
+        **{units[name]: f"{getattr(summary, name):,}{asked.get(name, '')}" for name in counters},
         "time": f"{summary.wall_time:.1f} s, {summary.steps_per_second:,.0f} {units[summary.unit]}/s",
         "ended by": str(summary.stop_reason),
         "run folder": f"{shown(summary.run_dir)}{lost}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import COUNT, RunFolder, WholeNumber, bad_input, command, echo, trust_option
+from minding.cli.common import RunFolder, WholeNumber, bad_input, command, echo, steps_option, trust_option
 from minding.cli.process import EXIT_CODES, report_lost_output
 from minding.cli.seeds import SeedList, train_seeds
 from minding.cli.settings import check_lane_settings, check_seed_options, check_source, split_arguments, with_shortcuts
@@ -45,7 +45,7 @@ _UNSAVED = 3
 @click.option(
     "-o", "--out", metavar="FOLDER", help="Folder that holds the run folders; the same as run.out_dir=FOLDER."
 )
-@click.option("--steps", type=COUNT, help="Environment steps of the run; the same as run.max_env_step=N.")
+@steps_option
 @click.option("--device", metavar="DEVICE", help="auto, CPU, Ascend or GPU; the same as device=DEVICE.")
 @click.option(
     "--resume",

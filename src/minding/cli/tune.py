@@ -18,6 +18,7 @@ from minding.cli.common import (
     echo,
     print_fields,
     print_lines,
+    steps_option,
     trust_option,
     write_figures,
 )
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from minding.training.tuning import Search, Trial
 
 
-@command(examples=("tune cartpole_ppo --trials 20 --jobs 2", "tune sac --env Pendulum-v1 run.max_env_step=10000"))
+@command(examples=("tune cartpole_ppo --trials 20 --jobs 2", "tune sac --env Pendulum-v1 --steps 10000"))
 @click.argument("config", required=False)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--trials", type=WholeNumber(1, 10_000), default=50, show_default=True, help="Total number of trials.")
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 )
 @click.option("--env", metavar="ENV_ID", help="Environment; the same as env.env_id=ENV_ID.")
 @click.option("--seed", type=int, help="Seed of the search and of each trial; the same as seed=N.")
+@steps_option
 @click.option("-o", "--out", metavar="FOLDER", help="Folder that holds the study; the same as run.out_dir=FOLDER.")
 @trust_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")

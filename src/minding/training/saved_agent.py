@@ -197,7 +197,7 @@ def _card(name: str, cfg: Config, evaluation: Evaluation | None, film: bool) -> 
     if film:
         text += ["![An episode](episode.gif)", ""]
     text += [
-        f"Trained with [minding](https://pypi.org/project/minding/) {__version__}; the settings are in `config.yaml`.",
+        f"Trained with minding {__version__}; the settings are in `config.yaml`.",
         "",
         "```python",
         "import minding",

@@ -34,7 +34,6 @@ from minding.engine.run.lock import LOCK_FILE, RunLock
 from minding.engine.run.plotting import DRAWN, plot_trace
 from minding.engine.run.progress import Progress
 from minding.engine.run.run_dir import RunDir
-from minding.engine.run.status import StatusFile
 from minding.engine.types import EpisodeEnd, Policy
 from minding.middleware import CkptSaver, model_pool, online_logger, termination_checker
 from minding.middleware.evaluator import info_means
@@ -153,7 +152,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self.policy: Policy
         self._given, self._use, self._progress = policy, given_middleware(use), progress
         self._resume = resume
-        self._status, self._limit = StatusFile(run_dir.status), 0
         self._seconds = 0.0
         self._stop_reason = ""
         self._profile = ""
@@ -174,8 +172,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
             # The run is locked before anything is written, and until everything is.
             held.enter_context(RunLock(self.run_dir.path, alone=True))
             held.enter_context(started)
-            self.task.on("resumed", self._say)
-            self.task.on("metrics", self._say_row)
             self.policy = build(self.task, cfg, self._given)
             for member in self.task.members:
                 if isinstance(member, model_pool):
@@ -227,35 +223,20 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._checker.limit(f"max_{unit}", limit)
         if self._progress:
             self._logger.show(Progress(limit, cfg.exp_name, refresh=cfg.run.log_freq))
-        self._limit = limit
-        if not self.task.resuming:
-            self._say()
+        self._logger.total = limit
         start = time.perf_counter()
         try:
             with sizes_named(cfg), nan_batch_kept(self.run_dir.path / "nan", self.task):
                 self.task.run(max_step=cfg.run.max_step or 10**12)
-        except BaseException as error:
-            self._say("failed", f"{type(error).__name__}: {error}")
-            raise
         finally:
             self._seconds += time.perf_counter() - start
             self._logger.show(None)
         self._stop_reason = self._checker.reason or str(self.task.stop_reason)
-        self._say("ended", f"{self._stop_reason}{', its last state was not saved' if self._saver.unsaved else ''}")
         if cfg.run.profile:
             self._profile = self.task.profile()
         if cfg.run.trace:
             self._write_trace()
         return self._stop_reason
-
-    def _say(self, state: str = "running", reason: str = "") -> None:
-        # Found within the write.
-        workers = (worker for lanes in (self.task.lanes,) if lanes is not None for worker in lanes.workers)
-        self._status.write(self.task.ctx, self._limit, workers, state, reason)
-
-    def _say_row(self, row: Mapping[str, float | None], step: int) -> None:
-        if self._status.due:
-            self._say()
 
     def _write_trace(self) -> None:
         """Writes the timeline and draws its end, which takes a second, unless a signal ended the run."""

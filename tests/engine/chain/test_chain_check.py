@@ -136,17 +136,20 @@ class Pusher:
 task = Task()
 learner = make("OffPolicyLearner", role="learn", writes=["train_iter"])
 evaluator = make("interaction_evaluator", role="evaluate", reads=["train_iter"])
+fetcher = make("fetcher", role="learn", reads=["train_iter"], writes=["train_data"])
 early, loop = make("early", reads=["trajectories"]), make("loop", reads=["obs"], writes=["obs"])
 write_obs, write_both = make("a", writes=["obs"]), make("b", writes=["obs", "action"])
 kept, dropped = make("a", reads=["seen", "total_step"]), make("a", reads=["data"])
 
 FITTING = {
     "an on-policy chain": [evaluator, collector, gae, trainer, logger],
-    "a read after an undeclared middleware": [pass_on, gae],
+    "a read after an undeclared middleware": [pass_on, gae, trainer],
     "reads within composites": [task.serial(collector, task.wrap(gae)), trainer],
-    "a read after parallel": [task.parallel(collector, logger), gae],
-    "a read after a parallel with an undeclared member": [task.parallel(pass_on, logger), gae],
+    "a read after parallel": [task.parallel(collector, logger), gae, pass_on],
+    "a read after a parallel with an undeclared member": [task.parallel(pass_on, logger), gae, trainer],
     "a learner without a collector": [learner],
+    "a collector whose rollouts are only counted": [evaluator, collector, logger],
+    "a plain function that may read what was made": [collector, gae, pass_on],
     "one field written twice in serial": [task.serial(write_obs, make("b", optional=["obs"], writes=["obs"]))],
 }
 
@@ -167,6 +170,8 @@ PROBLEMS = {
     "a read within serial": ([task.serial(logger, gae)], nobody.format("0.1"), ""),
     "a read beside its write": ([task.parallel(collector, gae)], nobody.format("0.1"), ""),
     "a read beside an undeclared one": ([task.parallel(pass_on, gae)], nobody.format("0.1"), ""),
+    "a chain without a trainer": ([collector, gae, logger], "gae_estimator at position 1 writes", "multistep_trainer"),
+    "data that nobody takes": ([fetcher, logger], "fetcher at position 0 writes ctx.train_data", "trainer"),
     "a learner before the collector": ([logger, learner, collector], "OffPolicyLearner at position 1", "move it after"),
     "a field that the context lacks": ([make("a", writes=["trajectory"])], "ctx.trajectory", "'trajectories'"),
     "members of parallel that write one field": (
@@ -194,9 +199,9 @@ def test_all_problems_are_listed_at_once():
     assert "pass_on at position 0 learns before StepCollector" in text
     check_chain([kept], Mine)
     check_chain([logger], OfflineRLContext)
-    lines = problem(gae, make("a", writes=["obss"])).splitlines()
+    lines = problem(gae, trainer, make("a", writes=["obss"])).splitlines()
     assert lines[0] == "the chain has 2 problems:"
-    assert lines[1].startswith("  1. a at position 1 writes ctx.obss")
+    assert lines[1].startswith("  1. a at position 2 writes ctx.obss")
     assert lines[2].startswith("  2. gae_estimator at position 0 reads ctx.trajectories")
 
 

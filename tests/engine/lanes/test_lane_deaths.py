@@ -298,7 +298,7 @@ def test_a_member_that_cannot_be_pickled_is_an_error_at_once():
 def test_two_policies_with_weights_of_one_name_are_refused():
     policy, other = ToyPolicy(), ToyPolicy()
 
-    @declare(role="collect", reads=("trajectories",), writes=("note",))
+    @declare(role="collect", reads=("trajectories",))
     def judge():
         mode = other.mode
         return lambda ctx: mode.forward(0.0)

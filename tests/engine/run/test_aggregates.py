@@ -6,7 +6,16 @@ from fakes import refuses
 
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.engine.run import aggregates
-from minding.engine.run.aggregates import aggregate, bootstrap_interval, interquartile_mean, mean, score_interval
+from minding.engine.run.aggregates import (
+    aggregate,
+    bootstrap_interval,
+    improvements,
+    interquartile_mean,
+    mean,
+    performance_profile,
+    score_interval,
+    thresholds_of,
+)
 
 
 def column(*scores):
@@ -51,6 +60,20 @@ def test_draws_are_made_within_each_task_and_figure(monkeypatch):
     whole = bootstrap_interval(tasks, interquartile_mean)
     monkeypatch.setattr(aggregates, "_CHUNK", 11 * 30 * 300)
     assert np.array_equal(bootstrap_interval(tasks, interquartile_mean), whole)
+
+
+def test_improvement_counts_pairs_and_a_profile_runs():
+    groups = {"a": [1.0, 2.0, 3.0], "b": [2.0, 2.0, 0.0], "c": [9.0, 9.0]}
+    found = {(one, other): estimate for one, other, estimate in improvements(groups)}
+    # Of nine pairs a wins five, and two are ties.
+    assert found["a", "b"].value == pytest.approx(6 / 9)
+    assert found["a", "b"].low < 6 / 9 < found["a", "b"].high
+    assert found["a", "c"] == found["b", "c"] == (0.0, 0.0, 0.0)
+    share, low, high = performance_profile([1.0, 2.0, 3.0, 4.0], np.array([0.0, 2.0, 4.0]))
+    assert share.tolist() == [1.0, 0.5, 0.0]
+    # The ends are multiples of a quarter: P(B(4, 1/2) = 0) = 1 / 16.
+    assert (low.tolist(), high.tolist()) == ([1.0, 0.0, 0.0], [1.0, 1.0, 0.0])
+    assert thresholds_of(groups.values(), 3).tolist() == [0.0, 3.0, 6.0]
 
 
 def test_one_seed_has_no_spread_and_none_or_nan_say_nothing():

@@ -138,6 +138,9 @@ def test_seeds_are_averaged_with_their_interval(tmp_path):
     values = enumerate((80.0, 90.0, 130.0))
     runs = [make_run(tmp_path, f"seed_{n}", seed=n, value=v, policy=learn[0]).path for n, v in values]
     other = make_run(tmp_path, "other", policy=learn[1]).path
+    third = [
+        make_run(tmp_path, f"third_{n}", seed=n, value=90.0, policy={"learn": {"gamma": 0.7}}).path for n in range(3)
+    ]
     found = write_page(
         [*runs, other], tmp_path / "page.html", lambda cfg: [Setting("g", cfg["policy"]["learn"]["gamma"], 1)]
     )
@@ -145,8 +148,14 @@ def test_seeds_are_averaged_with_their_interval(tmp_path):
     page = Page(tmp_path / "page.html")
     assert "4 runs, seeds 0, 1, 2" in page.text
     (row,) = [row for row in page.rows if row[0] == "ppo, gamma=0.9 on CartPole-v1"]
-    assert row[1:] == ["3", "100.0 [80.0, 130.0]"]
+    assert row[1:] == ["3", *2 * ["100.0 [80.0, 130.0]"]]
+    assert "Performance profile" not in page.text
     assert ["g", "0.9 (seed_2), 0.5 (other), 0.9 (seed_1), 0.9 (seed_0)", "1"] in page.rows
+    # Of nine pairs three are won, and three are ties.
+    write_page([*runs, *third], tmp_path / "page.html", lambda cfg: None)
+    page = Page(tmp_path / "page.html")
+    assert ["ppo, gamma=0.9", "ppo, gamma=0.7", "CartPole-v1", "0.50 [0.00, 1.00]"] in page.rows
+    assert "Performance profile" in page.text
 
 
 def test_a_trace_of_reasonable_size_is_drawn(tmp_path):

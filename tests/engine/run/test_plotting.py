@@ -184,6 +184,11 @@ def test_seeds_are_compared_by_one_kind_of_return(tmp_path):
     training = "env_step,collect/return_mean\n100,20.0\n200,25.0\n"
     (curve,) = learning_curves([make_run(tmp_path), make_run(tmp_path, seed=1, metrics=training)])
     assert (curve.kind, curve.n_runs, curve.mean[-1]) == ("training", 2, 25.0)
+    # So are the configurations of one environment: the first run has evaluations, too.
+    other = make_run(tmp_path, "b", metrics=training, policy={"learn": {"gamma": 0.5}})
+    elsewhere = make_run(tmp_path, "c", env_id="Acrobot-v1")
+    curves = learning_curves([make_run(tmp_path, "a"), other, elsewhere])
+    assert [curve.kind for curve in curves] == ["evaluation", "training", "training"]
 
 
 def test_folders_that_cannot_be_read_are_left_out_with_a_warning(tmp_path, caplog):

@@ -266,3 +266,11 @@ def test_a_vector_reset_that_gives_one_value_is_told():
     assert isinstance(env, gymnasium.vector.VectorEnv)
     with pytest.raises(EnvError, match=r"failed in reset: TypeError: expected \(observation, info\), got ndarray"):
         VectorEnvManager(env).reset()
+
+    class Single(Counter):
+        def reset(self, **kwargs):
+            return super().reset(**kwargs)[0]
+
+    # No step has been taken.
+    with pytest.raises(EnvError, match=r"environment 0 \(Single\): failed in reset: TypeError: expected"):
+        make_env_manager({}, 1, 0, env_fn=Single).reset()
