@@ -28,7 +28,7 @@ from proofs.peer_defaults import peer_defaults_table
 from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results, changed_since
 from proofs.steadiness import steadiness
 from proofs.studies import STUDIES
-from proofs.team_benchmark import benchmark_table, presets_table
+from proofs.team_benchmark import benchmark_table
 from proofs.zoo_table import ZOO, zoo_table
 
 NOT_YET = "Not measured yet: `make proofs`.\n"
@@ -507,6 +507,5 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "seeds": _seeds,
     "signals": _signals,
     "teams": benchmark_table,
-    "teams_presets": presets_table,
     "three_machines": _three_machines,
 }

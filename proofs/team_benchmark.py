@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
-
-from minding.configs import PRESETS, load_preset
 from minding.engine.run.aggregates import aggregate
 from proofs.runs import STUDY, Job, Record, Results
 
@@ -21,6 +18,7 @@ PUBLISHED = "teams"
 """Name of the published scores in ``published.json``: by source, its note, its address and the scores, ``[mean]`` or
 ``[mean, half width of an interval]`` of ``<task> <algorithm>``."""
 NOT_MEASURED = "not measured"
+_WON = "battle_won"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,18 +26,11 @@ class Task:
     """An environment that others benchmark on.
 
     Attributes:
-      info: declared info, whose mean over the final episodes is a column.
       algorithms: those that are run.
     """
 
     env_id: str
-    info: str = ""
     algorithms: tuple[str, ...] = (*ON_POLICY, *OFF_POLICY)
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """What a run overrides."""
-        return (f"env.env_id={self.env_id}", *([f"env.info_keys=[{self.info}]"] if self.info else []))
 
 
 TASKS = {
@@ -48,9 +39,9 @@ TASKS = {
     "tiny-2ag": Task("rware:rware-tiny-2ag-v2", algorithms=("mappo", "ippo")),
     "simple_spread": Task("mpe2/simple_spread_v3"),
     "simple_speaker_listener": Task("mpe2/simple_speaker_listener_v4"),
-    "3m": Task("smax/3m", "battle_won"),
-    "2s3z": Task("smax/2s3z", "battle_won"),
-    "5m_vs_6m": Task("smax/5m_vs_6m", "battle_won"),
+    "3m": Task("smax/3m"),
+    "2s3z": Task("smax/2s3z"),
+    "5m_vs_6m": Task("smax/5m_vs_6m"),
 }
 
 
@@ -62,7 +53,15 @@ def study_of(algorithm: str) -> str:
 def jobs(seeds: int = 1) -> list[Job]:
     """All runs, the first seeds first."""
     return [
-        Job(STUDY, algorithm, seed, STEPS[algorithm], task.changes, study=study_of(algorithm), variant=name)
+        Job(
+            STUDY,
+            algorithm,
+            seed,
+            STEPS[algorithm],
+            (f"env.env_id={task.env_id}",),
+            study=study_of(algorithm),
+            variant=name,
+        )
         for seed in range(seeds)
         for name, task in TASKS.items()
         for algorithm in task.algorithms
@@ -72,31 +71,11 @@ def jobs(seeds: int = 1) -> list[Job]:
 def benchmark_table(results: Results) -> str:
     """A row for each task, a column for each algorithm; then the same of each source of published scores."""
     found = {algorithm: results.of_study(study_of(algorithm)) for algorithm in STEPS}
-    lines = _grid(
-        {(name, algorithm): _measured(found[algorithm].get(name, []), TASKS[name]) for name, algorithm in _runs()}
-    )
+    lines = _grid({(name, algorithm): _measured(found[algorithm].get(name, [])) for name, algorithm in _runs()})
     for source, each in ((results.single("published") or {}).get(PUBLISHED, {})).items():
         lines += ["", f"{source}: {each['note']} [Source]({each['source']}).", ""]
         scores = {(name, algorithm): each["scores"].get(f"{name} {algorithm}", ()) for name, algorithm in _runs()}
         lines += _grid({pair: " ± ".join(f"{value:g}" for value in score) for pair, score in scores.items()})
-    return "\n".join([*lines, ""])
-
-
-def presets_table(results: Results) -> str:
-    """A row for each measured preset of simple_spread and Battle: its return, or the share of battles won."""
-    lines = ["| preset | measure | mean | lowest to highest seed | seeds | env steps |", "|---|---|---:|---|---:|---:|"]
-    for name in PRESETS:
-        cfg, records = load_preset(name), results.of("learning", name)
-        won = cfg.env.env_id == "minding/Battle-v0"
-        if not records or not (won or cfg.env.env_id == TASKS["simple_spread"].env_id):
-            continue
-        values = [record["eval_info"]["battle_won"] if won else record["eval_mean"] for record in records]
-        mean, low, high = (
-            f"{each:.1%}" if won else f"{each:.1f}" for each in (np.mean(values), min(values), max(values))
-        )
-        measure = f"won on {cfg.env.env_kwargs['map_name']}" if won else "return"
-        cells = f"{mean} | {low} to {high} | {len(records)} | {records[0]['env_step']:,}"
-        lines.append(f"| [{name}]({cfg.policy.type}.md) | {measure} | {cells} |".replace("%", " %"))
     return "\n".join([*lines, ""])
 
 
@@ -113,7 +92,7 @@ def _grid(cells: dict[tuple[str, str], str]) -> list[str]:
     return lines
 
 
-def _measured(records: list[Record], task: Task) -> str:
+def _measured(records: list[Record]) -> str:
     """The mean; of several seeds with its interval and the interquartile mean; the victories."""
     if not records:
         return NOT_MEASURED
@@ -122,8 +101,7 @@ def _measured(records: list[Record], task: Task) -> str:
     if every.n > 1:
         interval = f"{every.mean.low:.2f} to {every.mean.high:.2f}"
         parts = [f"{parts[0]} ({interval}; IQM {every.iqm.value:.2f}; {every.n} seeds)"]
-    if task.info:
-        won = [record["eval_info"][task.info] for record in records]
+    if won := [record["eval_info"][_WON] for record in records if _WON in record.get("eval_info", {})]:
         parts.append(f"{100 * sum(won) / len(won):.0f} % won")
     if (steps := records[0]["env_step"]) < STEPS[records[0]["preset"]]:
         parts.append(f"after {steps:,} steps")
