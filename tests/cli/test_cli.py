@@ -59,6 +59,7 @@ class Summary:
     eval_return: float = 487.5
     eval_std: float = 12.25
     n_eval_episodes: int = 100
+    eval_length: float = 480.0
     wall_time: float = 2.0
     steps_per_second: float = 1024.0
     stop_reason: str = "max_env_step"
@@ -916,7 +917,8 @@ def test_tables_of_runs_without_returns_show_recorded_data(seeds, capsys, printe
     judged = {**figures, "data_eval": {"other_actions": 0.125, "td_error": 2.5}}
     print_seeds({0: judged, 1: {**judged, "data_eval": {"other_actions": 0.25, "td_error": 3.5}}})
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
-    assert rows[0] == ["seed", "other", "actions", "TD", "error", "gradient", "steps", "seconds", "ended", "by"]
+    assert rows[0] == ["Seeds:"]
+    assert rows[1] == ["seed", "other", "actions", "TD", "error", "gradient", "steps", "seconds", "ended", "by"]
     assert rows[-2:] == [["0", "12.5%", "2.5", "320", "3", "max_train_iter"], ["1", "25.0%", "3.5", *rows[-1][3:]]]
     run_dir = RunDir(seeds / "seed_0")
     run_dir.write_summary(judged)
