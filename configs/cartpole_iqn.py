@@ -8,7 +8,7 @@ main_config = EasyDict(
     policy=dict(
         type="iqn",
         # As cartpole_dqn.
-        model=dict(hidden=[256, 256], normalize_obs=True),
+        model=dict(hidden=[256, 256]),
         learn=dict(
             learning_rate=1.5e-3, anneal_lr=True, batch_size=64, update_per_collect=128, nstep=3, target=dict(freq=512)
         ),

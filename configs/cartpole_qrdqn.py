@@ -8,7 +8,7 @@ main_config = EasyDict(
     policy=dict(
         type="qrdqn",
         # As cartpole_dqn. The returns of this task hardly vary: few quantiles are enough.
-        model=dict(hidden=[256, 256], n_quantiles=16, normalize_obs=True),
+        model=dict(hidden=[256, 256], n_quantiles=16),
         learn=dict(
             learning_rate=1.5e-3, anneal_lr=True, batch_size=64, update_per_collect=128, nstep=3, target=dict(freq=512)
         ),

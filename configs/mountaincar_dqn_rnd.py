@@ -7,7 +7,6 @@ main_config = EasyDict(
     env=dict(env_id="MountainCar-v0"),
     policy=dict(
         type="dqn",
-        model=dict(normalize_obs=True),
         learn=dict(update_per_collect=64, nstep=3, anneal_lr=True),
         # The predictor learns slowly: with four times as many gradient steps nothing is new before the car is out.
         collect=dict(n_sample=256),

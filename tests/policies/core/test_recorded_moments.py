@@ -58,7 +58,7 @@ def same(first, second):
 @pytest.fixture
 def blocks(monkeypatch):
     """Takes the data in blocks of seven rows."""
-    monkeypatch.setattr("minding.policies.core.base._BLOCK", 7)
+    monkeypatch.setattr("minding.policies.core.weights._BLOCK", 7)
 
 
 def test_they_are_the_datas_in_float64_at_the_first_step(blocks):
