@@ -43,9 +43,10 @@ def sizes_named(cfg: Config) -> Iterator[None]:
         yield
     except MemoryError as error:
         key = "policy.other.buffer_size" if "buffer_size" in cfg.policy.other else "policy.collect.n_sample"
-        above = largest_sizes(cfg)
-        more = f", or what is above its default: {above}" if above else ""
-        add_note(error, f"lower {key}={setting_at(cfg, key)}{more}")
+        fix, above = f"lower {key}={setting_at(cfg, key)}", largest_sizes(cfg)
+        if cfg.chain == "offline" and cfg.policy.other.get("data_memory") == "device":
+            fix = "set policy.other.data_memory=mapped, which leaves recorded data in their file"
+        add_note(error, f"{fix}, or lower what is above its default: {above}" if above else fix)
         raise
 
 

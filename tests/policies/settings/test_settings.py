@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fakes import tiny_config
 
 import minding.policies
 from minding import training
@@ -163,8 +164,15 @@ def test_sizes_that_fill_memory_are_told_from_the_largest_on():
     assert largest_sizes(cfg) == told
     with pytest.raises(MemoryError, match="Unable to allocate") as found, sizes_named(cfg):
         np.empty(1 << 50)
-    said = f"lower policy.other.buffer_size=1000000000, or what is above its default: {told}"
+    said = f"lower policy.other.buffer_size=1000000000, or lower what is above its default: {told}"
     assert notes_of(found.value) == [said]
+
+
+def test_recorded_data_that_fill_memory_can_stay_in_their_file():
+    cfg = tiny_config("iql", chain="offline")
+    with pytest.raises(MemoryError) as found, sizes_named(cfg):
+        raise MemoryError
+    assert notes_of(found.value)[0].startswith("set policy.other.data_memory=mapped")
 
 
 @pytest.mark.parametrize(
