@@ -42,11 +42,10 @@ from minding.policies import get_algorithm
 from minding.policies.settings.other_libraries import setting_hint
 from minding.training.assembly import Given, build, check_runnable, given_middleware, make_policy
 from minding.training.evaluation import Evaluation, final_evaluation
-from minding.training.loading import load_weights
+from minding.training.loading import check_begin, load_weights
 from minding.training.player import Player
 from minding.training.saved_agent import CONFIG, check_saved, is_saved, save_policy, trained_steps, warm_start
 from minding.training.session import Session, Summary, only_if_begun
-from minding.training.warm_start import check_begin
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy

@@ -18,9 +18,9 @@ from minding.engine.data.dataset import load_dataset
 from minding.engine.errors import CheckpointError, ConfigError, MindingError
 from minding.engine.run.run_dir import RunDir
 from minding.training.assembly import make_policy
+from minding.training.loading import take_over
 from minding.training.saved_agent import write_checksums
 from minding.training.session import Session
-from minding.training.warm_start import take_over
 
 pytestmark = pytest.mark.eager
 

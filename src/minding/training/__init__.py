@@ -3,10 +3,9 @@
 from minding.training.assembly import build, check_runnable, join_msrun, make_policy
 from minding.training.evaluation import Evaluation, evaluate, final_evaluation, record
 from minding.training.export import Export, export_run, open_exported
-from minding.training.loading import Trained, load_policy
+from minding.training.loading import Trained, check_begin, load_policy
 from minding.training.recording import check_recordable, record_data, record_random
 from minding.training.session import Session, Summary, train
-from minding.training.warm_start import check_begin
 
 __all__ = [
     "Evaluation",

@@ -40,7 +40,7 @@ from minding.middleware.evaluator import info_means
 from minding.training.assembly import Given, add_given, build, check_runnable, given_middleware, sizes_named
 from minding.training.evaluation import final_evaluation
 from minding.training.film import film_run
-from minding.training.warm_start import take_over
+from minding.training.loading import take_over
 
 
 @contextlib.contextmanager
