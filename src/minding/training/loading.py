@@ -1,5 +1,5 @@
-"""Loads the trained policy of a run folder, or of a folder that `Agent.save` wrote, and begins a run with the weights of
-another (`run.begin_from`)."""
+"""Loads the trained policy of a run folder, or of a folder that `Agent.save` wrote, and begins a run with the weights
+of another (`run.begin_from`)."""
 
 from collections.abc import Sequence
 from pathlib import Path
