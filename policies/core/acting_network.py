@@ -9,11 +9,12 @@ cell, the form is compared with the network before it is used.
 import inspect
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from minding.engine.checkpoint.store import first_line
+from minding.engine.data.agent_axis import numbers_to_show
 from minding.engine.data.observation import Leaf
 from minding.engine.error_origin import is_users, places_of, user_location
 from minding.engine.errors import ConfigError
@@ -21,9 +22,16 @@ from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled
 from minding.engine.process.floats import flush_denormals
 from minding.engine.process.runtime import ms, nn
+from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array
-from minding.policies.acting.actors import Network, Outputs
+from minding.policies.acting.actors import Actor, Network, Outputs
+from minding.policies.acting.memory import Memory
+from minding.policies.acting.team_actors import SharedActor
+from minding.policies.core.modes import View, dumps, graph_view, host_view, loads
 from minding.policies.networks.actor_critic import Decision
+
+if TYPE_CHECKING:
+    from minding.policies.core.base import BasePolicy
 
 _ASKED = {
     "memory_size": "size of the memory of each environment, 0 without memory",
@@ -291,3 +299,52 @@ def _check_alike(name: str, graph: Outputs, host: Outputs) -> None:
 def narrow(x: Array) -> Array:
     """The array in the dtype that a graph takes: int32 in place of int64, others unchanged."""
     return x.astype(np.int32) if x.dtype == np.int64 else x
+
+
+class Acting:
+    """The acting side of a policy: its network, and for each mode an actor that remembers its environments."""
+
+    def __init__(self, policy: "BasePolicy") -> None:
+        self._policy = policy
+        backend = policy.cfg.collect.backend
+        self._network = acting_network(policy.net, backend, f"{policy.name}.act", policy.acting_leaves)
+        self.actors = {mode: self._new_actor(mode) for mode in ("collect", "eval")}
+
+    @property
+    def in_numpy(self) -> bool:
+        """Whether acting needs no compiled graph."""
+        return not isinstance(self._network, GraphNetwork)
+
+    def view(self, mode: type[View]) -> View:
+        """A mode that acts in all environments."""
+        policy, actor = self._policy, self._shared(self.actors[mode.name])
+        if not self.in_numpy:
+            return graph_view(mode, actor, policy)
+        return host_view(mode, actor, policy.weights.live(), policy.config.seed, frozenset(policy.net.shared_outputs))
+
+    def own_actor(self) -> Actor | SharedActor:
+        """A new actor that follows the policy's learning, with a memory and a random stream of its own. One that
+        computes in NumPy shares only the memory of the parameters with the policy."""
+        if self.in_numpy:
+            weights = self._policy.weights.live()
+            actor: Actor = loads(dumps(self.actors["eval"], weights), weights)
+        else:
+            actor = self._new_actor("eval")
+        actor.rng = SeedStreams(self._policy.config.seed).generator("policy.own")
+        actor.reset()
+        return self._shared(actor)
+
+    def _new_actor(self, mode: str) -> Actor:
+        # Evaluation draws nothing.
+        rng = SeedStreams(self._policy.config.seed).generator("policy.act")
+        actor, size = self._policy.make_actor(self._network, rng), self._policy.net.memory_size
+        if size:
+            actor.memory = Memory(size, f"{self._policy.name}.{mode}_mode")
+        return actor
+
+    def _shared(self, actor: Actor) -> Actor | SharedActor:
+        """The actor itself, or shared by several agents."""
+        agents = self._policy.spec.get("agents")
+        if agents is None:
+            return actor
+        return SharedActor(actor, numbers_to_show(agents["names"], self._policy.config.league.opponents))

@@ -23,8 +23,8 @@ from minding.engine.seeding import SeedStreams, generator_state, restore_generat
 from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies import Algorithm, algorithm_of, get_algorithm
 from minding.policies.acting.actors import Actor, Network, SamplingActor
-from minding.policies.core.acting_network import check_network
-from minding.policies.core.modes import Acting, CollectView, EvalView, LearnView
+from minding.policies.core.acting_network import Acting, check_network
+from minding.policies.core.modes import CollectView, EvalView, LearnView
 from minding.policies.core.prepare_process import prepare
 from minding.policies.core.weights import Weights
 from minding.policies.learning.learners import DividedUpdate, is_main, learners_of

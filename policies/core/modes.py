@@ -19,16 +19,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import cloudpickle
 import numpy as np
 
-from minding.engine.data.agent_axis import numbers_to_show
 from minding.engine.data.batch import Field
 from minding.engine.errors import LaneError, MindingError
 from minding.engine.process import runtime
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, Factory, LaneContext, LearnOutput, Network, Obs, ObsLike, StateDict
 from minding.policies.acting.actors import Actor, predict_with
-from minding.policies.acting.memory import Memory
 from minding.policies.acting.team_actors import SharedActor
-from minding.policies.core.acting_network import GraphNetwork, acting_network
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
@@ -118,55 +115,6 @@ class EvalView(ActingView):
 
 
 View = TypeVar("View", CollectView, EvalView)
-
-
-class Acting:
-    """The acting side of a policy: its network, and for each mode an actor that remembers its environments."""
-
-    def __init__(self, policy: BasePolicy) -> None:
-        self._policy = policy
-        backend = policy.cfg.collect.backend
-        self._network = acting_network(policy.net, backend, f"{policy.name}.act", policy.acting_leaves)
-        self.actors = {mode: self._new_actor(mode) for mode in ("collect", "eval")}
-
-    @property
-    def in_numpy(self) -> bool:
-        """Whether acting needs no compiled graph."""
-        return not isinstance(self._network, GraphNetwork)
-
-    def view(self, mode: type[View]) -> View:
-        """A mode that acts in all environments."""
-        policy, actor = self._policy, self._shared(self.actors[mode.name])
-        if not self.in_numpy:
-            return graph_view(mode, actor, policy)
-        return host_view(mode, actor, policy.weights.live(), policy.config.seed, frozenset(policy.net.shared_outputs))
-
-    def own_actor(self) -> Actor | SharedActor:
-        """A new actor that follows the policy's learning, with a memory and a random stream of its own. One that
-        computes in NumPy shares only the memory of the parameters with the policy."""
-        if self.in_numpy:
-            weights = self._policy.weights.live()
-            actor: Actor = loads(dumps(self.actors["eval"], weights), weights)
-        else:
-            actor = self._new_actor("eval")
-        actor.rng = SeedStreams(self._policy.config.seed).generator("policy.own")
-        actor.reset()
-        return self._shared(actor)
-
-    def _new_actor(self, mode: str) -> Actor:
-        # Evaluation draws nothing.
-        rng = SeedStreams(self._policy.config.seed).generator("policy.act")
-        actor, size = self._policy.make_actor(self._network, rng), self._policy.net.memory_size
-        if size:
-            actor.memory = Memory(size, f"{self._policy.name}.{mode}_mode")
-        return actor
-
-    def _shared(self, actor: Actor) -> Actor | SharedActor:
-        """The actor itself, or shared by several agents."""
-        agents = self._policy.spec.get("agents")
-        if agents is None:
-            return actor
-        return SharedActor(actor, numbers_to_show(agents["names"], self._policy.config.league.opponents))
 
 
 def host_view(
