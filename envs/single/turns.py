@@ -42,12 +42,10 @@ class TurnTaking(ParallelEnv[str, dict[str, Any], int]):  # type: ignore[misc]
                     f"{name}: the actions of {agent!r} are {space}: expected Discrete, because agents that wait for "
                     "their turn have a mask"
                 )
+        self._space = {agent: self._sight(agent) for agent in self.possible_agents}
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        seen, mask = self.env.observation_space(agent), spaces.MultiBinary(int(self._act[agent].n))
-        return spaces.Dict(
-            {**(seen.spaces if isinstance(seen, spaces.Dict) else {OBSERVATION: seen}), ACTION_MASK: mask}
-        )
+        return self._space[agent]
 
     def action_space(self, agent: str) -> spaces.Discrete:
         return self._act[agent]
@@ -85,6 +83,13 @@ class TurnTaking(ParallelEnv[str, dict[str, Any], int]):  # type: ignore[misc]
 
     def close(self) -> None:
         self.env.close()
+
+    def _sight(self, agent: str) -> spaces.Dict:
+        """The space of an agent's observations, with a mask."""
+        seen, mask = self.env.observation_space(agent), spaces.MultiBinary(int(self._act[agent].n))
+        return spaces.Dict(
+            {**(seen.spaces if isinstance(seen, spaces.Dict) else {OBSERVATION: seen}), ACTION_MASK: mask}
+        )
 
     def _pass_on(self) -> None:
         """Plays until an agent of the policy is to act, or none is left."""

@@ -107,6 +107,12 @@ def test_who_waits_has_one_action_and_gets_rewards(mask):
     assert wins.episodes[0].episode_return == 0
 
 
+def test_an_agent_always_has_the_same_space():
+    # PettingZoo asks for it, because spaces have generators of their own.
+    pile = against()
+    assert pile.observation_space("player_0") is pile.observation_space("player_0")
+
+
 def test_a_player_that_leaves_is_passed_over():
     manager = make_env_manager({"env_id": SELF, "env_kwargs": {"players": 3, "stones": 9}}, 1, 0)
     first = manager.step(np.array([[2, 0, 0]]))
