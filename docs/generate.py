@@ -26,7 +26,7 @@ from minding.cli.common import Command
 from minding.configs.names import PRESETS, expectation
 from minding.engine.chain.middleware import Declaration, declaration_of
 from minding.engine.config.compiler import RUN_SCHEMA
-from minding.engine.config.identity import POLICY, RUN
+from minding.engine.config.identity import RUN
 from minding.engine.config.options import Option
 from minding.engine.config.space import Range
 from minding.envs import config_schema
@@ -40,7 +40,7 @@ WORDS: dict[str, dict[str, Any]] = {
     "en": {
         "keys": ("key", "default", "expected", "meaning"),
         "presets": ("preset", "what", "expected"),
-        "identity": ("setting", "what it decides", "compared by"),
+        "identity": ("setting", "what it decides"),
         "spaces": ("setting", "values", "only for"),
         "range": "{} to {}",
         "log": ", log",
@@ -53,7 +53,7 @@ WORDS: dict[str, dict[str, Any]] = {
     "zh": {
         "keys": ("配置项", "默认值", "取值", "含义"),
         "presets": ("预设", "任务", "预期结果"),
-        "identity": ("配置项", "决定什么", "由谁比较"),
+        "identity": ("配置项", "决定什么"),
         "spaces": ("配置项", "取值", "仅用于"),
         "range": "{} 到 {}",
         "log": "，对数尺度",
@@ -245,7 +245,7 @@ def _command(command: click.Command, name: str) -> str:
 
 def identity(language: str) -> str:
     """The settings that make a run what it is."""
-    rows = [(f"`{path}`", what, "resume, eval, export" if path in POLICY else "resume") for path, what in RUN.items()]
+    rows = [(f"`{path}`", what) for path, what in RUN.items()]
     return _table(WORDS[language]["identity"], rows)
 
 

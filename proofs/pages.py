@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import os
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -413,28 +414,28 @@ def _signals(results: Results) -> str:
     record = results.single("signals")
     if record is None:
         return NOT_YET
-    rows = [
-        f"| {name} | {each['trials']} | {each['good']} | {each['slowest_seconds']:.1f} | {each['orphans']} |"
+    found = [
+        f"{name}: {each['good']} of {each['trials']} runs were saved, gone within 10 s and resumed, the slowest after "
+        f"{each['slowest_seconds']:.1f} s; {each['orphans']} processes were left over."
         for name, each in record.items()
         if name.startswith("SIG")
     ]
-    head = "| signal | trials | saved, gone within 10 s, resumed | slowest, s | processes left over |"
-    notes = ["", record["note"]] if "note" in record else []
-    return "\n".join([head, "|---|---:|---:|---:|---:|", *rows, *notes, ""])
+    return "\n".join([*found, *filter(None, [record.get("note")]), ""])
 
 
 def _faults(results: Results) -> str:
     record = results.single("faults")
     if record is None:
         return NOT_YET
-    rows = [
-        f"| {pair['with']['seed']} | {pair['without']['steps_per_second']:,} | {pair['with']['steps_per_second']:,} "
-        f"| {pair['ratio']:.2f} | {pair['without']['eval_mean']:.1f} | {pair['with']['eval_mean']:.1f} |"
-        for pair in record["pairs"]
-    ]
-    head = "| seed | steps/s without | steps/s with faults | ratio | return without | return with faults |"
-    end = f"Median ratio {record['median_ratio']:.2f} over {len(rows)} pairs of runs of {record['env_step']:,} steps."
-    return "\n".join([head, "|---:|---:|---:|---:|---:|---:|", *rows, "", end, ""])
+    pairs = record["pairs"]
+    ratios = [pair["ratio"] for pair in pairs]
+    returns = [pair[side]["eval_mean"] for pair in pairs for side in ("with", "without")]
+    return textwrap.fill(
+        f"With faults, runs are {record['median_ratio']:.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f}, "
+        f"{len(pairs)} pairs of {record['env_step']:,} steps). All end at a return from {min(returns):.1f} to "
+        f"{max(returns):.1f}.",
+        120,
+    ) + "\n"
 
 
 def _crashes(results: Results) -> str:
@@ -458,15 +459,18 @@ def _forged(results: Results) -> str:
     record = results.single("forged")
     if record is None:
         return NOT_YET
-    head = "| what | cases | the older checkpoint | one clear line | values a run could have written | slowest, s |"
-    lines = [head, "|---|---:|---:|---:|---:|---:|"]
-    for kind, row in record.items():
-        if not (isinstance(row, dict) and "cases" in row):
-            continue
-        counts = " | ".join(str(row.get(name, 0)) for name in ("older", "refused", "read"))
-        lines.append(f"| {kind} | {row['cases']} | {counts} | {row['slowest_s']:.2f} |")
-    broken = len(record["broken_promises"])
-    return "\n".join([*lines, "", f"Memory grew by {record['more_mb']} MB; guarantees violated: {broken}.", ""])
+    kinds = {kind: row for kind, row in record.items() if isinstance(row, dict) and "cases" in row}
+    cases, older, refused, read = (sum(row.get(name, 0) for row in kinds.values()) for name in _OUTCOMES)
+    return textwrap.fill(
+        f"Of {cases:,} cases ({', '.join(kinds)}), {older} gave the older checkpoint, {refused} ended with one clear "
+        f"line, and {read} gave values that a run could have written, after at most "
+        f"{max(row['slowest_s'] for row in kinds.values()):.1f} s. Memory grew by {record['more_mb']} MB; guarantees "
+        f"violated: {len(record['broken_promises'])}.",
+        120,
+    ) + "\n"
+
+
+_OUTCOMES = ("cases", "older", "refused", "read")
 
 
 def _defaults(results: Results) -> str:
