@@ -430,12 +430,15 @@ def _faults(results: Results) -> str:
     pairs = record["pairs"]
     ratios = [pair["ratio"] for pair in pairs]
     returns = [pair[side]["eval_mean"] for pair in pairs for side in ("with", "without")]
-    return textwrap.fill(
-        f"With faults, runs are {record['median_ratio']:.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f}, "
-        f"{len(pairs)} pairs of {record['env_step']:,} steps). All end at a return from {min(returns):.1f} to "
-        f"{max(returns):.1f}.",
-        120,
-    ) + "\n"
+    return (
+        textwrap.fill(
+            f"With faults, runs are {record['median_ratio']:.2f} times as fast ({min(ratios):.2f} to "
+            f"{max(ratios):.2f}, {len(pairs)} pairs of {record['env_step']:,} steps). All end at a return from {min(returns):.1f} to "
+            f"{max(returns):.1f}.",
+            120,
+        )
+        + "\n"
+    )
 
 
 def _crashes(results: Results) -> str:
@@ -461,13 +464,16 @@ def _forged(results: Results) -> str:
         return NOT_YET
     kinds = {kind: row for kind, row in record.items() if isinstance(row, dict) and "cases" in row}
     cases, older, refused, read = (sum(row.get(name, 0) for row in kinds.values()) for name in _OUTCOMES)
-    return textwrap.fill(
-        f"Of {cases:,} cases ({', '.join(kinds)}), {older} gave the older checkpoint, {refused} ended with one clear "
-        f"line, and {read} gave values that a run could have written, after at most "
-        f"{max(row['slowest_s'] for row in kinds.values()):.1f} s. Memory grew by {record['more_mb']} MB; guarantees "
-        f"violated: {len(record['broken_promises'])}.",
-        120,
-    ) + "\n"
+    return (
+        textwrap.fill(
+            f"Of {cases:,} cases ({', '.join(kinds)}), {older} gave the older checkpoint, {refused} ended with one "
+            f"clear line, and {read} gave values that a run could have written, after at most "
+            f"{max(row['slowest_s'] for row in kinds.values()):.1f} s. Memory grew by {record['more_mb']} MB; "
+            f"guarantees violated: {len(record['broken_promises'])}.",
+            120,
+        )
+        + "\n"
+    )
 
 
 _OUTCOMES = ("cases", "older", "refused", "read")
