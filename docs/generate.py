@@ -14,7 +14,7 @@ import pkgutil
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,26 +67,27 @@ WORDS: dict[str, dict[str, Any]] = {
 """By language: headers of tables, and sentences; `reference` has the settings that an algorithm's page leaves out."""
 
 
-def keys(options: Mapping[str, Option], language: str = "en") -> str:
+def keys(options: Iterable[tuple[str, Option]], language: str = "en") -> str:
     """Settings by key as a table."""
-    rows = [(f"`{path}`", _value(option.default), option.expected, option.doc) for path, option in options.items()]
+    rows = [(f"`{path}`", _value(option.default), option.expected, option.doc) for path, option in options]
     return _table(WORDS[language]["keys"], rows)
 
 
 def of_algorithm(name: str, language: str) -> str:
     """The settings of an algorithm: a table of its own ones, and the names of shared ones with changed defaults."""
     shared, common, own = shared_keys(), common_keys(), _of(name)
-    others = [path for path in own if path in shared and _says(own[path]) == _says(shared[path])]
+    base = {path: shared[path][_says(option)] for path, option in own.items() if _says(option) in shared.get(path, {})}
+    others = list(base)
     sections: dict[str, list[str]] = {}
     for path in others:
         section, key = path.removeprefix("policy.").split(".", 1)
         group = key.rpartition(".")[0]
         whole = {each for each in shared if each.startswith(f"policy.{section}.{group}.")}
-        if own[path].default != shared[path].default:
+        if own[path].default != base[path].default:
             key = f"`{key}={own[path].default}`"
         elif path in common:
             continue
-        elif group and whole <= {*others} and all(own[each].default == shared[each].default for each in whole):
+        elif group and whole <= {*others} and all(own[each].default == base[each].default for each in whole):
             key = f"`{group}.*`"
         else:
             key = f"`{key}`"
@@ -96,21 +97,22 @@ def of_algorithm(name: str, language: str) -> str:
     named = semicolon.join(f"`policy.{key}`{colon}{comma.join(dict.fromkeys(of))}" for key, of in sections.items())
     lacking = comma.join(f"`{path}`" for path in common if path not in own)
     text = words["also"].format(words["reference"], lacking and words["but"].format(lacking), named)
-    table = keys({path: option for path, option in own.items() if path not in others}, language)
+    table = keys([(path, option) for path, option in own.items() if path not in base], language)
     if language == "en":
         text = textwrap.fill(text, 120, break_on_hyphens=False)
     return (table if len(others) < len(own) else "") + f"\n{text}\n"
 
 
-def common_keys() -> dict[str, Option]:
+def common_keys() -> dict[str, dict[Meaning, Option]]:
     """Those of `shared_keys` that at least nine of ten algorithms have."""
     number = Counter(path for name in ALGORITHMS for path in _of(name))
-    return {path: option for path, option in shared_keys().items() if 10 * number[path] >= 9 * len(ALGORITHMS)}
+    return {path: found for path, found in shared_keys().items() if 10 * number[path] >= 9 * len(ALGORITHMS)}
 
 
 @functools.cache
-def shared_keys() -> dict[str, Option]:
-    """The settings of three or more algorithms, each with its most frequent meaning and, with that, default."""
+def shared_keys() -> dict[str, dict[Meaning, Option]]:
+    """The settings of three or more algorithms by path and meaning: the most frequent one, and those of three or more,
+    each with its most frequent default."""
     found: dict[str, list[Option]] = {}
     for name in ALGORITHMS:
         for path, option in _of(name).items():
@@ -120,14 +122,25 @@ def shared_keys() -> dict[str, Option]:
     return dict(sorted(shared.items(), key=lambda item: sections.index(item[0].split(".")[1])))
 
 
-def _usual(options: Sequence[Option]) -> Option:
-    meanings = Counter(map(_says, options))
-    same = [option for option in options if _says(option) == meanings.most_common(1)[0][0]]
-    defaults = Counter(_value(option.default) for option in same)
-    return next(option for option in same if _value(option.default) == defaults.most_common(1)[0][0])
+def _usual(options: Sequence[Option]) -> dict[Meaning, Option]:
+    first, *more = Counter(map(_says, options)).most_common()
+    usual = {}
+    for meaning, _ in [first, *(each for each in more if each[1] >= 3)]:
+        same = [option for option in options if _says(option) == meaning]
+        default = Counter(_value(option.default) for option in same).most_common(1)[0][0]
+        usual[meaning] = next(option for option in same if _value(option.default) == default)
+    return usual
 
 
-def _says(option: Option) -> tuple[str, str]:
+def _rows(shared: Mapping[str, Mapping[Meaning, Option]]) -> list[tuple[str, Option]]:
+    return [(path, option) for path, found in shared.items() for option in found.values()]
+
+
+Meaning = tuple[str, str]
+"""What a setting may be, and what it does."""
+
+
+def _says(option: Option) -> Meaning:
     return option.expected, option.doc
 
 
@@ -280,11 +293,11 @@ def table(name: str) -> str:
     kind, of = parts[0], parts[-1]
     if kind == "keys":
         if of == "common":
-            return keys(common_keys())
+            return keys(_rows(common_keys()))
         if of == "shared":
-            return keys({path: option for path, option in shared_keys().items() if path not in common_keys()})
+            return keys(_rows({path: each for path, each in shared_keys().items() if path not in common_keys()}))
         schemas = {"run": (RUN_SCHEMA, ""), "env": (config_schema(), "env.")}
-        return keys(dict(_options(*schemas[of]))) if of in schemas else of_algorithm(of, language)
+        return keys(_options(*schemas[of])) if of in schemas else of_algorithm(of, language)
     if kind == "presets":
         return presets(of, language)
     if kind in ("spaces", "identity"):

@@ -433,8 +433,8 @@ def _faults(results: Results) -> str:
     return (
         textwrap.fill(
             f"With faults, runs are {record['median_ratio']:.2f} times as fast ({min(ratios):.2f} to "
-            f"{max(ratios):.2f}, {len(pairs)} pairs of {record['env_step']:,} steps). All end at a return from {min(returns):.1f} to "
-            f"{max(returns):.1f}.",
+            f"{max(ratios):.2f}, {len(pairs)} pairs of {record['env_step']:,} steps). All end at a return from "
+            f"{min(returns):.1f} to {max(returns):.1f}.",
             120,
         )
         + "\n"
