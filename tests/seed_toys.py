@@ -8,6 +8,7 @@ ready for it, or ``"crashes"``.
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -24,7 +25,7 @@ def main():
     with open(folder.parent / "calls", "a") as calls:
         calls.write(f"{seed}\n")
     run.mkdir(exist_ok=True)
-    shutil.copy(settings, run / "config.yaml")
+    _save(run, settings, seed)
     if plan in ("waits", "calls"):
         # Before it prints: tests send the signal as soon as they read the line.
         signal.signal(signal.SIGTERM, lambda *_: _end(run, 143, stop_reason="SIGTERM"))
@@ -49,10 +50,14 @@ def main():
             os.sched_yield()
         # As a run does whose folder was removed.
         run.mkdir(exist_ok=True)
-        shutil.copy(folder / "settings.yaml", run / "config.yaml")
+        _save(run, folder / "settings.yaml", seed)
         plan = 10.0
     (run / "metrics.csv").write_text(f"env_step,eval/return_mean\n0,20.0\n2048,{plan}\n")
     _end(run, 0, stop_reason="max_env_step", eval_return=plan, n_eval_episodes=100)
+
+
+def _save(run, settings, seed):
+    (run / "config.yaml").write_text(re.sub(r"(?m)^seed: .*", f"seed: {seed}", Path(settings).read_text()))
 
 
 def _print_error(line):

@@ -54,9 +54,20 @@ def compare(runs: tuple[str, ...], scores: str | None) -> None:
     with bad_input():
         from minding.engine.files import json_text, replace
         from minding.engine.run.comparison import compare_runs, score_table
-        from minding.engine.run.run_summary import judged_figures
 
         compared = compare_runs(runs)
+    print_runs(compared)
+    if scores is not None:
+        replaced = Path(scores).exists()
+        with writing("scores", scores):
+            replace(scores, json_text(score_table(compared)))
+        written("scores", scores, replaced)
+
+
+def print_runs(compared: Sequence[ComparedRun]) -> None:
+    """Prints the tables of `minding compare`."""
+    from minding.engine.run.run_summary import judged_figures
+
     several = len({run.env_id for run in compared}) > 1
     header = ("run", *(("environment",) if several else ()), "return", "episodes", "steps", "seconds", "ended by")
     # The common folder is printed only once.
@@ -66,20 +77,15 @@ def compare(runs: tuple[str, ...], scores: str | None) -> None:
         (str(path.relative_to(above)), *((run.env_id,) if several else ()), *_row(run))
         for path, run in zip(paths, compared, strict=True)
     ]
-    judged = [[f"{name} {text}" for name, text in judged_figures(run.judged).items()] for run in compared]
-    against = [[f"against {name} {score}" for name, score in run.scores.items()] for run in compared]
-    notes = [
-        ", ".join([*(f"{path}={_value(value)}" for path, value in run.settings.items()), *texts, *scores])
-        for run, texts, scores in zip(compared, judged, against, strict=True)
-    ]
-    title = f"Runs in {line(above)}, with the settings that differ:"
-    print_lines(title, header, rows, long=0, notes=notes)
+    notes = []
+    for run in compared:
+        named = ("seed",) if run.path.name == f"seed_{run.seed}" else ()
+        settings = [f"{path}={_value(value)}" for path, value in run.settings.items() if path not in named]
+        judged = [f"{name} {text}" for name, text in judged_figures(run.judged).items()]
+        notes.append(", ".join([*settings, *judged, *(f"against {name} {each}" for name, each in run.scores.items())]))
+    title = f"Runs in {line(above)}{', with the settings that differ' if any(notes) else ''}:"
+    print_lines(title, header, rows, long=0, notes=notes if any(notes) else ())
     _print_seeds(compared, [row[0] for row in rows])
-    if scores is not None:
-        replaced = Path(scores).exists()
-        with writing("scores", scores):
-            replace(scores, json_text(score_table(compared)))
-        written("scores", scores, replaced)
 
 
 def _print_seeds(compared: Sequence[ComparedRun], names: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import re
 import signal
@@ -12,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import bad_input, drawn, echo, mean_and_spread, number, print_fields, print_lines, write_figures
+from minding.cli.common import bad_input, drawn, echo, mean_and_spread, print_fields, write_figures
 from minding.cli.jobs import Display, check_jobs
 from minding.cli.process import EXIT_CODES
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
     from minding.engine.process.commands import Command
-    from minding.engine.run.aggregates import Estimate
     from minding.engine.run.lock import RunLock
     from minding.engine.run.run_dir import RunDir
     from minding.training.run_group import SeedRuns
@@ -136,55 +134,28 @@ def _outcome(runs: SeedRuns, seed: int, command: Command) -> str:
 
 
 def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
-    """Prints the table and statistics of the finished seeds, draws their curve, and writes the figures to a file."""
+    """Compares the finished seeds, draws their curve, and writes the figures to a file."""
+    from minding.cli.compare import print_runs
     from minding.engine.paths import shown
     from minding.engine.run.aggregates import aggregate
-    from minding.engine.run.curves import LEAST_SEEDS, learning_curves
+    from minding.engine.run.comparison import compare_runs
+    from minding.engine.run.curves import learning_curves
     from minding.engine.run.plotting import plot_curves
 
+    folders = [run_dir.path for run_dir in finished.values()]
     figures = {seed: run_dir.figures() for seed, run_dir in finished.items()}
     echo()
-    _print_seeds(figures)
-    scores = {seed: each["eval_return"] for seed, each in figures.items() if each.get("n_eval_episodes")}
+    print_runs(compare_runs(folders))
+    scores = [each["eval_return"] for each in figures.values() if each.get("n_eval_episodes")]
     differing = {name: {path: here for path, (_, here) in each.items()} for name, each in runs.differences().items()}
     summary: dict[str, Any] = {"settings that differ from": differing, "seeds": figures}
-    lines: dict[str, str] = {}
     if scores:
-        found = aggregate(list(scores.values()))
+        found = aggregate(scores)
         summary |= {"n": found.n, "mean": found.mean._asdict(), "iqm": found.iqm._asdict()}
-        if found.n >= LEAST_SEEDS:
-            lines |= {"mean": _estimate(found.mean, found.n), "interquartile mean": _estimate(found.iqm, found.n)}
-        else:
-            lines["mean"] = f"{number(found.mean.value)} (no interval: {found.n} of at least {LEAST_SEEDS} seeds)"
-    lines["curve"] = drawn(
-        runs.curve, lambda file: plot_curves(learning_curves([each.path for each in finished.values()]), file)
-    )
-    lines["folder"] = shown(runs.folder)
-    print_fields(lines)
+    curve = drawn(runs.curve, lambda file: plot_curves(learning_curves(folders), file))
+    echo()
+    print_fields({"curve": curve, "folder": shown(runs.folder)})
     write_figures(runs.summary, summary)
-
-
-def _print_seeds(figures: Mapping[int, Mapping[str, Any]]) -> None:
-    from minding.engine.chain.context import UNITS
-    from minding.engine.run.run_summary import judged_figures
-
-    unit = next(iter(figures.values())).get("unit", "env_step")
-    judged = {seed: judged_figures(each.get("data_eval", {})) for seed, each in figures.items()}
-    names = tuple(dict.fromkeys(itertools.chain.from_iterable(judged.values())))
-    played = any(each.get("n_eval_episodes") for each in figures.values()) or not names
-    rows = [
-        (
-            str(seed),
-            *((_return(each) if each.get("n_eval_episodes") else "", str(each.get("n_eval_episodes", 0))) * played),
-            *(judged[seed].get(name, "").partition(" ")[0].rstrip(",") for name in names),
-            f"{each.get(unit, 0):,}",
-            f"{each.get('wall_time', 0):,.0f}",
-            each["stop_reason"],
-        )
-        for seed, each in figures.items()
-    ]
-    returns = ("evaluation return", "episodes") * played
-    print_lines("Seeds:", ("seed", *returns, *names, UNITS[unit], "seconds", "ended by"), rows, long=-1)
 
 
 def _evaluation(figures: Mapping[str, Any]) -> str:
@@ -198,9 +169,3 @@ def _evaluation(figures: Mapping[str, Any]) -> str:
 
 def _return(figures: Mapping[str, Any]) -> str:
     return mean_and_spread(figures["eval_return"], figures["eval_std"])
-
-
-def _estimate(found: Estimate, seeds: int) -> str:
-    from minding.engine.run.curves import interval
-
-    return f"{number(found.value)} [{number(found.low)}, {number(found.high)}] ({interval(seeds)} over seeds)"
