@@ -109,7 +109,8 @@ def refused(capsys):
     def run_refused(*arguments):
         capsys.readouterr()
         assert run([*map(str, arguments)]) == 2
-        error = capsys.readouterr().err
+        out, error = capsys.readouterr()
+        assert out == ""
         assert error.startswith("minding: ")
         assert error.count("\n") == 1
         return error

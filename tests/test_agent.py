@@ -18,7 +18,6 @@ import pytest
 from fresh import run_fresh
 from gymnasium import spaces
 from of_algorithms import SMALL, environment, recorded, short_run
-from safetensors.numpy import save_file
 
 import minding
 from benchmarks.fingerprint import fingerprint
@@ -29,25 +28,12 @@ from minding.engine import paths
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.data import obs_trees
 from minding.engine.data.dataset import load_dataset
-from minding.engine.errors import (
-    ChainError,
-    CheckpointError,
-    ConfigError,
-    MindingError,
-    NonFiniteError,
-    RunInUseError,
-    SetupError,
-    ShapeError,
-    TrustError,
-)
+from minding.engine.errors import CheckpointError, ConfigError, MindingError, RunInUseError, SetupError, ShapeError
 from minding.engine.process import runtime
-from minding.engine.process.runtime import nn
 from minding.engine.run.metrics import read_metrics
 from minding.envs import make_collector_env, make_evaluator_env
-from minding.envs.single import env_objects
 from minding.policies import ALGORITHMS, kernels
 from minding.training import session
-from minding.training.saved_agent import write_checksums
 
 pytestmark = pytest.mark.eager
 
@@ -313,11 +299,6 @@ def test_a_callback_that_is_a_class_is_made_and_can_end_a_call(tmp_path):
     made.close()
 
 
-def test_a_task_that_is_not_started_cannot_be_ended():
-    with pytest.raises(ChainError, match=r"this task is not started. An Agent .* receives it as its argument `task`"):
-        minding.engine.task.finish = True
-
-
 def test_callbacks_that_fail_are_replaced_and_the_run_goes_on(tmp_path, caplog):
     seen = []
 
@@ -339,12 +320,6 @@ def test_callbacks_that_fail_are_replaced_and_the_run_goes_on(tmp_path, caplog):
     again = minding.load(made.run_dir, progress=False)
     assert again.learn(total=768).env_step == 768
     again.close()
-
-
-@pytest.mark.parametrize("use", [5, [5], "own_parts:Count", {"call": print}])
-def test_what_is_no_callback_is_refused(use, tmp_path):
-    with pytest.raises(ConfigError, match=r"use.*expected a middleware"):
-        agent("ppo", tmp_path).learn(128, use=use)
 
 
 def spaces_of(algorithm, folder):
@@ -452,22 +427,6 @@ def test_single_observations_and_batches(pole):
     assert set(np.array([pole.predict(OBS, explore=True) for _ in range(50)]).tolist()) == {0, 1}
 
 
-@pytest.mark.parametrize(
-    ("obs", "error", "message"),
-    [
-        (np.zeros(3), ShapeError, r"expected \(4,\), or a batch \(N, 4\), got \(3,\)"),
-        (np.zeros((2, 2, 4)), ShapeError, r"got \(2, 2, 4\)"),
-        (np.array(["a", "b", "c", "d"]), ShapeError, "expected dtype float32, got <U1"),
-        (np.array([0.0, np.nan, 0.0, 0.0]), NonFiniteError, "row 0 holds NaN or infinity"),
-        ({"x": OBS}, ShapeError, "expected"),
-        (None, ShapeError, "expected"),
-    ],
-)
-def test_observations_that_do_not_fit_are_refused(pole, obs, error, message):
-    with pytest.raises(error, match=message):
-        pole.predict(obs)
-
-
 class Numbered(Corridor):
     """Observes numbers of categories."""
 
@@ -508,15 +467,6 @@ def test_a_mask_that_allows_no_action_is_refused():
     assert made.predict(board) == 4
     with pytest.raises(ShapeError, match="observation 'action_mask' allows no action"):
         made.predict({**board, "action_mask": np.zeros(9, np.int8)})
-
-
-def test_a_memory_holds_to_the_number_of_observations(tmp_path):
-    made = agent("r2d2", tmp_path)
-    made.predict(np.stack([OBS, OBS]))
-    with pytest.raises(ShapeError, match="remembers 2 environments and was given 3"):
-        made.predict(np.stack([OBS] * 3))
-    made.reset()
-    assert made.predict(OBS) in (0, 1)
 
 
 def test_a_player_works_in_a_thread_and_as_a_pickled_copy(pole):
@@ -565,36 +515,6 @@ def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path, monk
         pole.save(folder)
 
 
-class Drawn(Corridor):
-    """Renders what `picture` names."""
-
-    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
-    picture = None
-
-    def __init__(self, render_mode=None):
-        self.render_mode = render_mode
-
-    def render(self):
-        if self.picture == "absurd":
-            raise AssertionError("no screen")
-        return None if self.picture == "late" and self.steps > 2 else np.zeros((4, 4, 3), np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("picture", "reason"),
-    [("absurd", "AssertionError: no screen"), ("late", "with render_mode='rgb_array', returned None")],
-)
-def test_a_film_that_fails_costs_no_saved_agent(picture, reason, tmp_path, caplog, monkeypatch):
-    caplog.set_level(logging.INFO, logger="minding")
-    monkeypatch.setattr(Drawn, "picture", picture)
-    folder = minding.Agent("ppo", Drawn, hidden=[8]).save(tmp_path / "saved", evaluate=0)
-    assert "saved without a video: " in caplog.text
-    assert reason in caplog.text
-    files = ["README.md", "checksums.json", "config.yaml", "learner", "policy.safetensors"]
-    assert sorted(os.listdir(folder)) == files
-    assert minding.load(folder, trust=True).predict(np.zeros(1)) in (0, 1)
-
-
 def test_a_save_for_which_the_disk_has_no_room_is_one_sentence(pole, tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, before[1]))
@@ -631,12 +551,6 @@ def test_what_was_saved_has_its_moments_and_each_array_its_shape(tmp_path):
     assert np.array_equal(minding.load(folder, progress=False).predict(obs), made.predict(obs))
 
 
-def test_a_run_folder_and_a_checkpoint_are_loaded_too(pole):
-    obs = np.random.default_rng(2).normal(size=(50, 4))
-    for path in (pole.run_dir, newest_checkpoint(pole.run_dir / "ckpt")):
-        assert np.array_equal(minding.load(path, progress=False).predict(obs), pole.predict(obs))
-
-
 def rates(caplog):
     return [message for message in caplog.messages if message.startswith("the learning rate")]
 
@@ -663,20 +577,6 @@ def test_a_loaded_agent_keeps_its_rate_and_moments(source, tmp_path, caplog):
     loaded.learn(128, anneal=True)
     assert (loaded.cfg.policy.learn.anneal_lr, loaded.cfg.policy.learn.learning_rate) == (True, 0.01)
     loaded.close()
-
-
-def test_learn_without_steps_continues_as_resume_does(tmp_path):
-    settings = [*PARTS["ppo"], "run.max_env_step=900"]
-    whole = agent("ppo", tmp_path / "whole", *settings)
-    whole.learn()
-    whole.close()
-    parts = agent("ppo", tmp_path / "parts", *settings)
-    parts.learn(500, total=900)
-    parts.close()
-    resumed = minding.load(parts.run_dir, progress=False)
-    resumed.learn()
-    resumed.close()
-    assert state_of(resumed) == state_of(whole)
 
 
 @pytest.mark.parametrize(("steps", "rate"), [(512, 0.0025), (0, 0.01)])
@@ -830,33 +730,6 @@ def test_commands_stay_in_one_folder_if_a_module_moves(tmp_path, monkeypatch, ca
     assert os.listdir(tmp_path / "assets") == []
 
 
-def test_what_is_no_agent_is_refused(pole, tmp_path):
-    with pytest.raises(ConfigError, match="is not a run folder"):
-        minding.load(tmp_path)
-    other = pole.save(tmp_path / "other", evaluate=0)
-    weights = other / "policy.safetensors"
-    whole = weights.read_bytes()
-    weights.write_bytes(whole[:-8])
-    write_checksums(other)
-    with pytest.raises(CheckpointError, match=r"policy.safetensors cannot be read"):
-        minding.load(other)
-    # So many arrays take long to read, and no network has them.
-    save_file({f"{number:06d}": np.zeros(0, np.float32) for number in range(80_000)}, weights)
-    write_checksums(other)
-    with pytest.raises(CheckpointError, match=r"its head has [\d,]+ bytes, at most 4,194,304 are read"):
-        minding.load(other)
-    weights.write_bytes(whole)
-    config = (other / "config.yaml").read_text()
-    for changed, error, message in (
-        (config.replace("- 16", "- 17"), CheckpointError, "belongs to another network"),
-        (config.replace("env_id: CartPole-v1", "env_id: os:system"), TrustError, r"env.env_id='os:system'"),
-    ):
-        (other / "config.yaml").write_text(changed)
-        write_checksums(other)
-        with pytest.raises(error, match=message):
-            minding.load(other)
-
-
 def test_a_saved_folder_that_was_changed_is_refused(pole, tmp_path):
     folder = pole.save(tmp_path / "saved", evaluate=0)
     for name, change in (
@@ -877,26 +750,6 @@ def test_a_saved_folder_that_was_changed_is_refused(pole, tmp_path):
     (folder / "checksums.json").unlink()
     with pytest.raises(CheckpointError, match="No such file"):
         minding.load(folder)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "keys", "message"),
-    [
-        (("pp", "CartPole-v1"), {}, "did you mean"),
-        (("ppo",), {}, "needs an environment"),
-        (("iql",), {}, "or policy.other.data=FOLDER, recorded data that name theirs"),
-        (("ppo", "CartPole-v1"), {"learning_rat": 1}, r"learning_rat=1: no key in .* did you mean 'learning_rate'"),
-        (("ppo", "CartPole-v1"), {"settings": "run.x=1"}, "expected a list of strings"),
-        (("ppo", "CartPole-v1"), {"settings": ["env.backen=sync"]}, "did you mean 'backend'"),
-        (("ppo", Corridor()), {}, r"it has no spec; pass a function, such as lambda: Corridor\(...\)"),
-        (("ppo", Plain(gymnasium.make("CartPole-v1"))), {}, "its wrapper Plain"),
-        (("ppo", "CartPole-v1"), {"gamma": 2.0}, "policy.learn.gamma"),
-        (("ppo", 7), {}, "expected an id"),
-    ],
-)
-def test_what_makes_no_agent_is_refused(arguments, keys, message):
-    with pytest.raises(ConfigError, match=message):
-        minding.Agent(*arguments, **keys)
 
 
 @pytest.mark.skipif(
@@ -920,35 +773,6 @@ def test_a_signal_after_updates_leaves_a_run_that_continues(number, error, tmp_p
     assert made.learn(total=512).env_step == 512
     assert steps == [128, 256, 384, 512]
     made.close()
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda pole: compile_run(None), r"compile_run\(None\)"),
-        (lambda pole: compile_run("cartpole_ppo", [5]), "override 5"),
-        (lambda pole: compile_run("cartpole_ppo", 5), "overrides=5"),
-        (lambda pole: minding.load(5), r"load\(5\)"),
-        (lambda pole: minding.load(""), r"load\(''\)"),
-        (lambda pole: training.evaluate(None), r"\(None\)"),
-        (lambda pole: encoded(Instance()), "encoder=a Instance"),
-        (lambda pole: encoded(lambda space, model, rng: None), "encoder=a function"),
-        (lambda pole: encoded(nn.Dense), "encoder=Dense"),
-        (lambda pole: minding.Agent("ppo", "CartPole-v1", gamma=Instance()), "gamma: a Instance"),
-        (lambda pole: minding.Agent(None, "CartPole-v1"), r"Agent\(None\)"),
-        (lambda pole: minding.Agent({"seed": object()}, "CartPole-v1"), "a object cannot"),
-        (lambda pole: pole.evaluate("x"), r"evaluate\(episodes='x'\)"),
-        (lambda pole: pole.learn(10**13), "1,000,000,000,000"),
-        (lambda pole: pole.learn(0), "1 or more"),
-        (lambda pole: pole.learn(1e5), "1 or more"),
-        (lambda pole: pole.learn(True), "1 or more"),
-        (lambda pole: pole.save(None), r"save\(None\)"),
-        (lambda pole: pole.save("x", evaluate="y"), r"save\(evaluate='y'\)"),
-    ],
-)
-def test_arguments_of_another_kind_are_refused(call, words, pole):
-    with pytest.raises(ConfigError, match=words):
-        call(pole)
 
 
 def test_environments_are_given_as_what_a_program_has():
@@ -990,23 +814,6 @@ def test_a_vector_environment_is_collected_from_as_it_is(tmp_path, monkeypatch):
     other.close()
 
 
-@pytest.mark.parametrize(
-    ("make", "settings", "message"),
-    [
-        (vector, ["env.collector_env_num=2"], "holds 4: leave the setting out"),
-        (vector, ["env.backend=sync"], r"env.backend='sync' has no effect on a vector environment, which is"),
-        (vector, ["env.max_episode_steps=9"], "env.max_episode_steps=9 has no effect on a vector environment"),
-        (vector, ["lanes.async_mode=true"], "cannot be rebuilt in another process"),
-        (lambda: gymnasium.wrappers.vector.RecordEpisodeStatistics(vector()), [], "wraps the whole vector"),
-        (lambda: gymnasium.vector.SyncVectorEnv([Corridor]), [], "has no spec"),
-    ],
-)
-def test_what_does_not_go_with_a_vector_environment_is_refused(make, settings, message, tmp_path):
-    settings = [f"run.out_dir={tmp_path}", *SMALL[:1], *settings]
-    with pytest.raises(MindingError, match=message):
-        minding.Agent("ppo", make(), n_sample=64, settings=settings, progress=False).learn(64)
-
-
 def test_runs_are_compiled_from_a_name_and_an_environment():
     cfg = compile_run("ppo", ["seed=3"], env_fn=Corridor)
     assert (cfg.seed, cfg.env.env_id) == (3, f"{__name__}:Corridor")
@@ -1038,32 +845,10 @@ def test_recorded_data_take_the_place_of_an_environment(tmp_path):
         minding.Agent("ppo", "CartPole-v1", dataset=data)
 
 
-def test_an_environment_that_only_the_program_has_is_asked_for(tmp_path):
-    def nowhere():
-        return Corridor()
-
-    short = [f"run.out_dir={tmp_path}", *SMALL[:3], *FEW]
-    made = minding.Agent("ppo", nowhere, settings=short, n_sample=64, progress=False)
-    made.learn(64)
-    made.close()
-    env_id = made.cfg.env.env_id
-    source = env_objects._sources.pop(env_id)
-    with pytest.raises(ConfigError, match=r"minding.load\(path, env=MyEnv\)"):
-        minding.load(made.run_dir)
-    again = minding.load(made.run_dir, env=source, progress=False)
-    assert again.learn(64).env_step == 128
-    again.close()
-
-
 def test_the_chain_is_shown(pole):
     assert "StepCollector" in str(pole)
     assert repr(pole) == "Agent('ppo', 'CartPole-v1', seed=0)"
     assert "gae_estimator" in str(minding.Agent("ppo", "CartPole-v1"))
-
-
-def test_a_preset_is_an_agent():
-    made = minding.Agent("cartpole_dqn", seed=3, hidden=[32])
-    assert (made.cfg.policy.type, made.cfg.seed, made.cfg.policy.model.hidden) == ("dqn", 3, [32])
 
 
 def test_a_callback_with_an_unreadable_state_is_a_mistake(tmp_path, caplog):
@@ -1083,15 +868,6 @@ def test_a_callback_with_an_unreadable_state_is_a_mistake(tmp_path, caplog):
     assert "damaged" not in caplog.text
     assert again.learn(128, use=Stopper).env_step == 256
     again.close()
-
-
-def test_a_function_with_one_environment_begins_no_run(tmp_path):
-    one = Corridor()
-    made = minding.Agent("ppo", lambda: one, settings=[f"run.out_dir={tmp_path}", *SMALL], progress=False)
-    for use in (lambda: made.learn(64), lambda: made.evaluate(2)):
-        with pytest.raises(ConfigError, match="returned the same environment as before: training makes several"):
-            use()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_traced_agent_has_the_picture_of_a_traced_command(tmp_path):

@@ -80,11 +80,6 @@ def test_docstrings_and_messages_have_no_early_habits(folder):
     assert found == []
 
 
-def test_a_clause_is_found():
-    source = '"""What travels."""\n\n\nclass A:\n    """A thing."""\n\n    def b(self):\n        """How it goes."""\n'
-    assert [name for name, line in first_lines(source) if CLAUSE.match(line)] == ["module", "b"]
-
-
 def texts(source):
     """Line and text of the strings of a module that hold several words, docstrings among them."""
     for node in ast.walk(ast.parse(source)):
@@ -97,11 +92,6 @@ def texts(source):
 
 def habits_in(source):
     return sorted({(line, habit) for line, text in texts(source) for habit in HABITS if re.search(habit, text)})
-
-
-def test_a_description_without_a_noun_is_found():
-    text = "Does it.\n\nArgs:\n  seed: of the run.\n  name: name of the run.\nRaises:\n  ConfigError: for a wrong name."
-    assert [line[0].strip() for line in NOUNLESS.finditer(text)] == ["seed: of the run."]
 
 
 def test_a_habit_is_found_in_docstrings_and_in_messages():

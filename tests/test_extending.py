@@ -11,7 +11,6 @@ import pytest
 from mindspore import ops
 
 import minding
-from minding.configs import compile_run
 from minding.engine.annealing import left, rate_left
 from minding.engine.config.trust import is_foreign
 from minding.engine.errors import CodeError, ConfigError
@@ -95,12 +94,6 @@ def test_a_schedule_that_returns_no_share_is_refused(name, value):
         left(f"users_parts:{name}", 0.5, (), "policy.other.eps.kind")
 
 
-def test_points_belong_to_piecewise_schedules_only():
-    settings = ["policy.learn.anneal_kind=users_parts:quarter", "policy.learn.anneal_points=[[0, 1], [1, 0]]"]
-    with pytest.raises(ConfigError, match="has no effect on a schedule of kind 'users_parts:quarter'"):
-        compile_run({"env": {"env_id": "CartPole-v1"}, "policy": {"type": "ppo"}}, settings)
-
-
 # Optimizers
 
 
@@ -120,12 +113,6 @@ def test_an_optimizer_of_the_users_steps_with_rate_and_bound():
     gradient = (ms.Tensor(np.array([3.0, 4.0], np.float32)),)
     assert float(ms.jit(step)(gradient, ms.Tensor(np.float32(0.5)), gradient[0])) == 5.0
     np.testing.assert_allclose(net.weight.asnumpy(), [1.0 - 0.5 * 0.6, 2.0 - 0.5 * 0.8], rtol=1e-6)
-
-
-def test_rmsprop_is_a_setting_wherever_a_learning_rate_is():
-    group = Group.of(Net(), learn(optimizer="rmsprop"))
-    assert (group.method, group.betas) == ("rmsprop", (0.9, 0.99))
-    assert Group.of(Net(), learn()).betas == (0.9, 0.999)
 
 
 def test_a_class_that_is_no_optimizer_is_refused():

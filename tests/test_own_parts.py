@@ -13,7 +13,7 @@ from of_algorithms import SMALL
 import minding
 from minding.cli import run as command
 from minding.engine.config.named import CODE_KEYS
-from minding.engine.errors import ChainError, CodeError, ConfigError, ExportError, notes_of
+from minding.engine.errors import ConfigError, ExportError, notes_of
 from minding.engine.process.runtime import ms
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
@@ -124,55 +124,10 @@ def test_an_encoder_trains_and_is_evaluated_in_a_new_lane(tmp_path, printed):
     assert "return" in printed("eval", tmp_path / "own", "--episodes=2", "--trust")
 
 
-def test_an_encoder_of_this_program_is_given_as_its_class(tmp_path):
-    from own_parts import Both
-
-    made = agent(tmp_path, encoder=Both)
-    assert made.cfg.policy.model.encoder == "own_parts:Both"
-    made.learn(64)
-    made.close()
-
-
-@pytest.mark.parametrize(
-    ("encoder", "message"),
-    [
-        ("own_parts:Narrow", r"returned float32 \(2, 4\) for 2 rows; expected float32 \(2, 6\), by its out_features"),
-        ("own_parts:Half", r"returned float16 \(2, 6\) for 2 rows; expected float32 \(2, 6\)"),
-        ("own_parts:Unsized", "expected an attribute out_features"),
-        ("own_parts:InNumPy", "expected a class derived from mindspore.nn.Cell"),
-        ("own_parts:Plane", "own_parts has no 'Plane'; did you mean 'Plain'"),
-        ("nowhere:Plain", "there is no module 'nowhere' on the Python path: run this in your project's folder"),
-        ("own_parts.py:Plain", r"no module 'own_parts.py' .*.* named without .*, here 'own_parts'; run this"),
-        ("./own_parts.py:Plain", r"no module './own_parts.py' .*, here 'own_parts'; run this in"),
-        ("own_parts", "expected 'module:Name', .* such as 'own_parts:Name'"),
-        (":Plain", "expected 'module:Name', .* such as 'my_module:Plain'"),
-        ("own_parts:NoArguments", r"NoArguments\(space, model, rng\) failed: TypeError: .*takes 1 positional"),
-        ("own_parts:Stuck", r"construct\(leaves\) of float32 \(2, 4\) failed: .*own_parts.py:\d+ in construct"),
-    ],
-)
-def test_encoders_that_do_not_fit_are_refused(encoder, message, tmp_path):
-    with pytest.raises(CodeError, match=message):
-        agent(tmp_path, encoder=encoder).policy  # noqa: B018
-
-
 @pytest.mark.parametrize(("encoder", "message"), [("BrokenForm", "the NumPy form failed"), ("NoForm", "`host` failed")])
 def test_a_failing_numpy_form_is_told_with_its_place(encoder, message, tmp_path, caplog):
     assert not agent(tmp_path, encoder=f"own_parts:{encoder}").policy.acting.in_numpy
     assert re.search(rf"{message}: .*own_parts.py:\d+ in ", caplog.text)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "settings", "message"),
-    [
-        ("own_parts:Unbuilt", (), r"policy.type='own_parts:Unbuilt': building it failed: .*own_parts.py:\d+ in"),
-        ("own_parts:Greedy", (), r"policy.type='own_parts:Greedy': building it failed: TypeError: .*__init__"),
-        ("ppo", ("chain=own_parts:no_chain",), "chain='own_parts:no_chain': .*own_parts.py:"),
-        ("ppo", ("use=['own_parts:Unmade']",), "use: 'own_parts:Unmade': .*own_parts.py:"),
-    ],
-)
-def test_a_part_that_fails_when_made_is_one_line(algorithm, settings, message, tmp_path):
-    with pytest.raises(CodeError, match=message):
-        agent(tmp_path, algorithm, *settings).learn(64)
 
 
 @pytest.mark.shared_graphs
@@ -217,23 +172,6 @@ def test_an_own_replay_buffer_is_filled_saved_and_resumed(buffer, tmp_path, capl
         np.testing.assert_array_equal(value.asnumpy(), again.policy.params[name].asnumpy())
     whole.close()
     again.close()
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "buffer", "message"),
-    [
-        ("dqn", "NoBuffer", r"expected a class derived from minding.engine.buffers.BaseBuffer, .* got .*NoBuffer"),
-        ("dqn", "BrokenBuffer", r"replay='own_parts:BrokenBuffer': making it failed: KeyError: .*own_parts.py:\d+ in"),
-        ("dqn", "RecentBufer", "own_parts has no 'RecentBufer'; did you mean 'RecentBuffer'"),
-        ("discrete_sac", "ByError", "the buffer draws by priority, and the policy returns none"),
-        ("qmix", "RecentBuffer", "samples single rows, and the policy learns from sequences"),
-    ],
-)
-def test_buffers_of_ones_own_that_do_not_fit_are_refused(algorithm, buffer, message, tmp_path):
-    place = "mpe2/simple_spread_v3" if algorithm == "qmix" else "CartPole-v1"
-    keys = [f"run.out_dir={tmp_path}", f"policy.other.replay=own_parts:{buffer}", *OFF_POLICY]
-    with pytest.raises((ConfigError, ChainError), match=message):
-        minding.Agent(algorithm, place, settings=keys, progress=False).learn(128)
 
 
 @pytest.mark.parametrize("key", [key for key in CODE_KEYS if key != "env.env_id"])
@@ -298,23 +236,6 @@ def test_an_own_algorithm_has_the_defaults_of_its_base():
     kind = get_policy_class("own_parts:MyPPO")
     assert kind.name == "mine"
     assert kind.default_config() == get_policy_class("ppo").default_config()
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "settings", "message"),
-    [
-        ("own_parts:Count", [], "expected a class derived from a policy such as PPO"),
-        ("own_parts:MyPP", [], "did you mean 'MyPPO'"),
-        ("ppo", ["chain=own_parts:MyPPO"], "Chain|argument"),
-        ("ppo", ["use=['own_parts:NUMBER']"], "expected a middleware, or a function that makes one"),
-        ("ppo", ["use=[seen]"], "expected 'module:Name'"),
-        ("ppo", ["use=[{cal: 'own_parts:seen'}]"], "unknown key 'cal'; did you mean 'call'"),
-        ("ppo", ["use=[{call: 'own_parts:seen', role: nothing}]"], "role"),
-    ],
-)
-def test_what_is_no_part_is_refused(algorithm, settings, message, tmp_path):
-    with pytest.raises((ConfigError, TypeError), match=message):
-        agent(tmp_path, algorithm, *settings).policy  # noqa: B018
 
 
 FORMULAS = {

@@ -12,11 +12,9 @@ from PIL import Image, ImageSequence
 import minding
 from minding.cli import cli
 from minding.engine.config.compiler import load_config
-from minding.engine.errors import ConfigError
 from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir
 from proofs import zoo as making
-from proofs.runs import Results
 
 # Random play is far below, and what was measured far above.
 LEAST = {
@@ -65,21 +63,6 @@ def test_an_agent_of_the_zoo_is_small_and_has_the_pages_figures(name):
         assert (f"zoo/{name}/episode.gif" in row[1]) == (folder / "episode.gif").is_file() == said["film"]
 
 
-def test_a_folder_of_ones_own_comes_before_an_agent_of_the_zoo(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    given = Path("zoo", "cartpole_ppo")
-    assert zoo.located(given) == zoo.FOLDER / "cartpole_ppo"
-    given.mkdir(parents=True)
-    assert zoo.located(given) == tmp_path / given
-    assert zoo.located(tmp_path / "zoo" / "acrobot_ppo") == tmp_path / "zoo" / "acrobot_ppo"
-
-
-@pytest.mark.parametrize("read", [minding.load, RunDir.open])
-def test_an_unknown_agent_is_refused_with_the_nearest(read):
-    with pytest.raises(ConfigError, match=r"no agent of the zoo with this name; did you mean 'cartpole_ppo'\?; the"):
-        read("zoo/cartpole_pp")
-
-
 def test_commands_take_an_agent_of_the_zoo_and_write_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in (ROOT / "zoo").rglob("*")}
@@ -99,13 +82,6 @@ def test_the_best_run_has_the_highest_return_then_least_spread():
         for seed, (mean, std) in enumerate([(490.0, 1.0), (500.0, 2.0), (500.0, 0.0), (500.0, 0.0)])
     ]
     assert making.best(runs)["seed"] == 2
-
-
-def test_what_is_made_is_not_trained_again(tmp_path):
-    results = Results(ROOT / "docs")
-    assert all(making.is_made(name, results, ROOT / "zoo") for name in making.ZOO)
-    assert not making.is_made("cartpole_ppo", results, tmp_path)
-    assert not making.is_made("cartpole_ppo", Results(tmp_path), ROOT / "zoo")
 
 
 def pictures(film):

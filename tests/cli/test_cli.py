@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 import types
-from pathlib import Path
 
 import click
 import pytest
@@ -23,7 +22,7 @@ from fakes import needs_kernels
 import minding.cli
 import minding.configs
 from minding.cli import cli, run
-from minding.cli.common import COUNT, mean_and_spread, number
+from minding.cli.common import COUNT, number
 from minding.cli.doctor import _kernels
 from minding.cli.listing import pages
 from minding.configs import PRESETS
@@ -32,8 +31,7 @@ from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.config.compiler import Overrides, load_config, save_config, setting_paths
 from minding.engine.config.options import setting_at
-from minding.engine.errors import EnvError, SpaceError
-from minding.engine.process import runtime
+from minding.engine.errors import EnvError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.run_summary import wrong_figure
 from minding.engine.run.status import StatusFile
@@ -116,28 +114,6 @@ def compiled(monkeypatch, tmp_path):
     monkeypatch.setattr(minding.configs, "compile_run", compile_run)
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--seed", "3", "seed=4"], "--seed 3 and seed=4 contradict each other"),
-        (["--async", "lanes.async_mode=false"], "--async and lanes.async_mode=false contradict each other"),
-        (["--out", "a", "run.out_dir=b"], "--out a and run.out_dir=b contradict each other"),
-        (["--trace", "run.trace=false"], "--trace and run.trace=false contradict each other"),
-        (["--async", "--collectors", "2", "lanes.collectors=1"], "--collectors 2 and lanes.collectors=1 contradict"),
-        (["--collectors", "3"], "lanes.collectors=3 has no effect on a run without lanes: add --async"),
-        (["--cluster", "local"], "lanes.transport=ray has no effect on a run without lanes: add --async"),
-        (["--async", "lanes.address=b:1"], "lanes.address=b:1 is for lanes.transport=ray, not processes"),
-        (["--async", "--cluster", "local", "lanes.transport=threads"], "lanes.transport=threads contra"),
-        (["--async", "lanes.shards=3"], "lanes.shards=3 does not divide"),
-        (["--async", "--collectors", "1000000"], "lanes.collectors=1000000"),
-    ],
-)
-def test_contradictory_or_idle_options_are_bad_input(args, message, training, refused, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert message in refused("train", "cartpole_ppo", *args)
-    assert (training.calls, list(tmp_path.iterdir())) == ([], [])
-
-
 def test_options_that_repeat_what_a_setting_says_are_fine(training, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     repeated = ["--seed", "3", "seed=3", "--out", "2024", "run.out_dir=2024", "--trace", "run.trace=yes"]
@@ -199,58 +175,6 @@ def test_without_a_command_the_help_is_shown(printed):
 
 
 @pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["trian"], "No such command 'trian'"),
-        (["train"], "nothing to train is given: expected a preset, as in `minding train cartpole_ppo`, or an"),
-        (["train", "--env", "CartPole-v1"], "nothing to train is given"),
-        (["train", "cartpole_pp"], "did you mean 'cartpole_ppo'?"),
-        (["train", "Cartpole_PPO"], "did you mean 'cartpole_ppo'?"),
-        (["list", "CartPole_PPO"], "did you mean 'cartpole_ppo'?"),
-        (["train", "PPO"], "did you mean 'ppo'?"),
-        (["train", "ppo", "--env", "cartpole-v1"], "did you mean 'CartPole-v1'?"),
-        (["train", "--algo", "PPO", "--env", "CartPole-v1"], "did you mean 'ppo'?"),
-        (["train", "cartpole_ppo", "policy.learn.Gamma=0.9"], "did you mean 'gamma'?"),
-        (["train", "cartpole_ppo", "GAMMA=0.9"], "did you mean 'policy.learn.gamma'?"),
-        (["train", "cartpole_ppo", "use=[{Call: x}]"], "did you mean 'call'?"),
-        (["train", ""], "unknown configuration '': it is empty: expected a preset, an algorithm,"),
-        (["eval", ""], "'' is empty: expected a run folder, such as runs/cartpole_ppo"),
-        (["plot", "absent", " "], "' ' is empty: expected a run folder"),
-        (["compare", ""], "'' is empty: expected a run folder"),
-        (["data", "record", "", "--steps", "9"], "'' is empty: expected a run folder"),
-        (["train", "nope"], "neither a preset, an algorithm, a file nor a run folder. `minding list` shows"),
-        (["train", "cartpole"], "did you mean one of cartpole_a2c, "),
-        (["train", "CartPole-v1"], "as in `minding train ppo --env CartPole-v1`"),
-        (["train", "ppo"], "env.env_id is missing: add one, as in `minding train ppo --env CartPole-v1`"),
-        (["train", "mappo"], "as in `minding train mappo --env mpe2/simple_spread_v3`"),
-        (["train", "ppo", "CartPole-v1"], "unexpected 'CartPole-v1': expected settings as KEY=VALUE"),
-        (["train", "ppo", "--algo", "dqn", "--env", "CartPole-v1"], "ppo and policy.type=dqn name two algorithms"),
-        (["train", "sac", "--env", "CartPole-v1"], "acts in box action spaces, but env.env_id='CartPole-v1' has a"),
-        (["train", "absent.yaml"], "cannot read the configuration 'absent.yaml'"),
-        (["train", "absent.py"], "no such file"),
-        (["train", "cartpole_ppo", "--sede", "1"], "No such option"),
-        (["eval", "absent"], "no run folder 'absent'"),
-        (["eval", "absent", "--episodes", "0"], "0 is not in the range"),
-        (["eval", "absent", "--episodes", "9" * 20], "is not in the range 1<=x<=1000000000000"),
-        (["record", "absent", "--seed", "9" * 20], "is not in the range 0<=x<=1000000000000"),
-        (["train", "cartpole_ppo", "run.max_env_step=99999999999999999999"], "it exceeds 10**12"),
-        (["eval", "absent", "--ckpt", "bets"], "Directory 'bets' does not exist"),
-        (["eval", "absent", "--ckpt", ".", "--exported", __file__], "--ckpt and --exported name two agents"),
-        (["plot", "absent"], "no run folder 'absent'"),
-        (["list", "preset"], "unknown name 'preset'; did you mean 'presets'? Expected one of presets, algorithms,"),
-    ],
-)
-def test_bad_input_is_one_line_on_stderr_and_exit_code_2(args, message, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert run(args) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err
-    assert captured.err.startswith("minding: ")
-    assert captured.err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
     "args",
     [
         ["ppo", "--env", "CartPole-v1"],
@@ -265,13 +189,6 @@ def test_an_algorithm_trains_with_its_defaults(args, training, tmp_path):
     user = Config(policy={"type": "ppo"}, env={"env_id": "CartPole-v1"}, run={"out_dir": str(tmp_path)})
     assert call[0] == minding.configs.compile_run(user)
     assert (tmp_path / "CartPole-v1_ppo").is_dir()
-
-
-def test_an_algorithms_name_comes_before_a_folder_of_that_name(training, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "ppo").mkdir()
-    assert run(["train", "ppo", "--env", "CartPole-v1", "--no-progress"]) == 0
-    assert training.calls[0][0].policy.type == "ppo"
 
 
 def test_train_ends_with_a_summary_the_folder_and_the_curve(training, compiled, capsys, tmp_path):
@@ -373,16 +290,6 @@ def test_a_fault_while_training_is_one_message_and_exit_code_1(error, notes, sho
     training.train = train
     assert run(["train", "cartpole_ppo"]) == 1
     assert capsys.readouterr().err == f"minding: {shown}"
-
-
-def test_a_space_that_does_not_suit_the_network_is_bad_input(training, compiled, capsys, monkeypatch):
-    def train(cfg, run_dir, **_):
-        raise SpaceError("image (1, 2, 2): too small")
-
-    training.train = train
-    monkeypatch.setattr(runtime, "is_loaded", lambda: True)
-    assert run(["train", "cartpole_ppo"]) == 2
-    assert capsys.readouterr().err == "minding: image (1, 2, 2): too small\n"
 
 
 def test_debug_shows_the_traceback(training, compiled):
@@ -507,18 +414,6 @@ def test_list_presets_says_what_to_expect(printed, monkeypatch):
     assert re.match(r"  pendulum_sac +SAC on Pendulum-v1: .* -200 +15k$", line)
 
 
-def test_a_narrow_status_shows_names_of_machines_whole(tmp_path, printed, monkeypatch):
-    in_terminal(monkeypatch)
-    run_dir = RunDir.create(Config(exp_name="cart", run={"out_dir": str(tmp_path)}))
-    node = "a-machine-with-a-long-name.of-a-long-domain.example"
-    worker = WorkerStatus("collector 0", "process", node, 4711, "StepCollector", 1, 2, 3.25, 1)
-    StatusFile(run_dir.status).write(OnlineRLContext(), 100, [worker])
-    _, _, _, *table = printed("status", run_dir.path).splitlines()
-    column = table[0].index(" on ") + 1
-    assert "".join(line[column:].split()[0] for line in table[1:]) == node
-    assert "".join(table[1:]).count("3.2 s") == 1
-
-
 @pytest.mark.parametrize(
     ("name", "texts"),
     [
@@ -571,43 +466,6 @@ def test_a_number_of_steps_may_be_written_with_an_exponent(text, message, refuse
         return
     for command in (["check-env", "CartPole-v1"], ["data", "record", "--random", "--env", "CartPole-v1"]):
         assert message in refused(*command, "--steps", text)
-
-
-def test_check_env_prints_its_limit_and_findings_as_made(capsys, monkeypatch):
-    from minding.envs.check import Finding
-
-    seen = []
-
-    def find(*_, seconds):
-        for k in range(3):
-            seen.append(capsys.readouterr().out)
-            yield Finding("ok", f"finding {k} of {seconds:g} s")
-
-    monkeypatch.setattr("minding.envs.check.iter_findings", find)
-    assert run(["check-env", "CartPole-v1", "--seconds", "12"]) == 0
-    assert seen == [
-        "checking CartPole-v1 for at most 12 s (--seconds)\n",
-        "ok    finding 0 of 12 s\n",
-        "ok    finding 1 of 12 s\n",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("limited", "verdict"),
-    [
-        ([], "fit for training"),
-        ([{"tried": "1 of 1,000 steps"}], "fit after 1 of 1,000 steps"),
-        ([{"left_out": True}], "fit without 1 of the checks"),
-        ([{"tried": "7 of 50 steps"}, {"left_out": True}, {"left_out": True}],
-         "fit after 7 of 50 steps, without 2 of the checks"),
-    ],
-)  # fmt: skip
-def test_the_verdict_of_check_env_says_how_far_it_came(limited, verdict, printed, monkeypatch):
-    from minding.envs.check import Finding
-
-    found = [Finding("ok", "first"), *(Finding("warn", "limited", **each) for each in limited)]
-    monkeypatch.setattr("minding.envs.check.iter_findings", lambda *_, **__: iter(found))
-    assert printed("check-env", "CartPole-v1").endswith(f"CartPole-v1: {verdict}\n")
 
 
 def test_check_env_finds_cartpole_fit(printed):
@@ -665,38 +523,9 @@ def test_doctor_gives_the_fix_for_a_setting_that_corrupts(tmp_path):
     assert "unset" in out.stdout
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("policy.learn.gamma=2", "policy.learn.gamma=2: expected a number in [0, 1]"),
-        ("policy.learn.n_minibatch=7", "policy.collect.n_sample=1024 does not divide"),
-        ("env.env_id=CartPol-v1", "CartPole-v1"),
-        ("device=TPU", "device='TPU': expected one of 'auto', 'CPU', 'Ascend', 'GPU'"),
-        ("device=Ascend", "device='Ascend' was asked for, but there is none here"),
-        ("chain=on_polcy", "chain='on_polcy' is unknown; did you mean 'on_policy'?"),
-        ("env.backend=envpool", "pip install -e '.[envpool]' in your clone of minding"),
-        ("env={env_id: minding/PixelCatch-v0, backend: native}", "has no vector version"),
-        ("env.env_kwargs.gravity=9", "env.env_kwargs={'gravity': 9} does not fit CartPole-v1"),
-        ("policy.typ=ppo", "unknown key 'policy.typ'; did you mean 'type'?"),
-        ("policy.type=zzz", "unknown algorithm 'zzz'. Expected one of "),
-    ],
-)
-def test_a_wrong_setting_makes_no_run_folder(override, message, refused, tmp_path, monkeypatch):
-    monkeypatch.setattr(runtime, "_DEVICE_FILES", {"Ascend": "absent*", "GPU": "absent*"})
-    monkeypatch.setitem(sys.modules, "envpool", None)
-    assert message in refused("train", "cartpole_ppo", override, "--out", tmp_path / "runs")
-    assert not (tmp_path / "runs").exists()
-
-
 def test_another_algorithm_does_not_take_the_presets_settings(refused):
     error = refused("train", "acrobot_ppo", "policy.type=dqn")
     assert "policy.type='dqn': the other settings are those of 'ppo' (unknown key 'policy.learn" in error
-
-
-def test_a_configuration_without_an_algorithm_names_the_key(refused, tmp_path):
-    config = tmp_path / "mine.py"
-    config.write_text("main_config = dict(env=dict(env_id='CartPole-v1'), policy=dict(typ='ppo'))")
-    assert "policy.type is not given; did you mean 'type' by 'typ'?" in refused("train", config)
 
 
 def test_a_picture_or_video_that_cannot_be_written_is_bad_input(training, tmp_path, capsys, monkeypatch, refused):
@@ -720,15 +549,6 @@ def test_bad_input_is_found_before_mindspore_loads():
     )
     out = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
     assert out.stdout.strip() == "False"
-
-
-def test_a_run_is_trained_again_from_its_folder(training, tmp_path):
-    run(["train", "cartpole_ppo", "seed=5", "--out", str(tmp_path)])
-    run(["train", str(tmp_path / "cartpole_ppo")])
-    (first, _), (second, _) = training.calls
-    assert first == second
-    assert second.seed == 5
-    assert (tmp_path / "cartpole_ppo-1" / "config.yaml").is_file()
 
 
 def train_to_a_checkpoint(folder, *settings):
@@ -806,14 +626,6 @@ def test_a_run_cannot_be_resumed_to_fewer_steps_than_it_has_made(training, tmp_p
         assert run([*command, where, f"run.max_env_step={steps}"]) == 0
 
 
-def test_the_figures_say_that_the_run_folder_was_removed(training, compiled, capsys, printed):
-    assert "was removed" not in printed("train", "cartpole_ppo")
-    training.folder_lost = True
-    assert run(["train", "cartpole_ppo"]) == 0
-    found = " ".join(capsys.readouterr().out.split())
-    assert "cartpole_ppo-1 (removed or renamed during the run: it holds only files written later)" in found
-
-
 @pytest.fixture
 def seeds(training, tmp_path):
     """A folder of three seeds, whose final evaluations are in their summaries."""
@@ -845,24 +657,6 @@ def test_of_a_folder_of_seeds_the_best_is_filmed(seeds, training, capsys):
     assert run(["record", str(seeds)]) == 0
     assert filmed == ["seed_1"]
     assert "the best of 3 seeds: seed_1" in capsys.readouterr().out
-
-
-def test_compare_prints_runs_and_the_settings_that_differ(seeds, printed, monkeypatch):
-    in_terminal(monkeypatch)
-    with_other_gamma = seeds.parent / "a-name-so-long-that-it-does-not-fit-beside-the-figures"
-    args = ["policy.learn.gamma=0.9", f"exp_name={with_other_gamma.name}", f"run.out_dir={seeds.parent}", "seed=5"]
-    run_dir = RunDir.create(minding.configs.compile_run("cartpole_ppo", args))
-    ended = {"unit": "env_step", "env_step": 100_352, "wall_time": 12.0, "stop_reason": "max_env_step"}
-    run_dir.write_summary({**ended, "eval_return": 400.0, "eval_std": 1.5, "n_eval_episodes": 100})
-    _, head, *lines = printed("compare", seeds, run_dir.path).splitlines()
-    assert head.split() == ["run", "return", "episodes", "steps", "seconds", "ended", "by"]
-    assert re.match(r"  \S+  400.0 ± 1.5  100 +100,352  12 +max_env_step$", lines[0])
-    # The name stands whole in its column.
-    note = lines.index("      seed=5, policy.learn.gamma=0.9")
-    assert "".join(line.split()[0] for line in lines[:note]) == with_other_gamma.name
-    assert lines[note + 1].split() == ["some-seeds/seed_0", "0"]
-    assert lines[note + 2] == "      seed=0, policy.learn.gamma=0.99"
-    assert max(map(len, lines)) <= 80
 
 
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b31m\u202e"
@@ -904,14 +698,7 @@ def test_no_text_of_a_run_folder_controls_the_terminal(command, foreign, capsys,
         assert not set("\x1b\x07\x9b\u202e") & set(page.read_text())
 
 
-def test_commands_print_by_one_function():
-    for file in Path(minding.cli.__file__).parent.glob("*.py"):
-        left = [line for line in file.read_text().splitlines() if re.search(r"click\.echo|[^.]\bprint\(", line)]
-        own = {"common.py": 1, "commands.py": 1, "data.py": 2, "process.py": 1}.get(file.name, 0)
-        assert len(left) == own, (file.name, left)
-
-
-def test_tables_of_runs_without_returns_show_recorded_data(seeds, printed):
+def test_tables_of_runs_without_returns_show_recorded_data(seeds, capsys, printed):
     figures = {"unit": "train_iter", "train_iter": 320, "wall_time": 3.0, "stop_reason": "max_train_iter"}
     judged = {**figures, "data_eval": {"other_actions": 0.125, "td_error": 2.5}}
     run_dir = RunDir(seeds / "seed_0")
@@ -963,9 +750,3 @@ def test_what_the_user_names_needs_no_yes(training, tmp_path, monkeypatch):
 )
 def test_small_returns_have_four_digits_and_round_ones_one(value, text):
     assert number(value) == text
-
-
-def test_a_spread_that_comes_from_rounding_is_none():
-    assert mean_and_spread(20.0, 1.466e-07) == "20.0 ± 0.0"
-    assert mean_and_spread(0.001, 0.0005) == "0.001 ± 0.0005"
-    assert mean_and_spread(0.0, 0.0) == "0.0 ± 0.0"

@@ -90,15 +90,6 @@ def test_the_description_holds_the_limits_of_the_environment(make_run, tmp_path,
     assert {"minding", "mindspore", "numpy"} <= set(description["versions"])
 
 
-def test_the_description_is_json_for_every_reader(make_run):
-    run_dir, _ = make_run("cartpole")
-    assert run(["export", str(run_dir.path), "--format", "onnx"]) == 0
-    text = (run_dir.path / "policy.onnx.json").read_text()
-    assert "Infinity" not in text
-    low = json.loads(text)["observation_space"]["low"]
-    assert low == [pytest.approx(-4.8), None, pytest.approx(-0.4189, abs=1e-4), None]
-
-
 def test_a_named_checkpoint_plays_as_when_it_was_the_newest(make_run, printed):
     run_dir, policy = make_run("cartpole")
     play = ["eval", str(run_dir.path), "--episodes", "4"]
@@ -125,29 +116,8 @@ def test_a_file_of_an_older_checkpoint_is_exit_code_1(make_run, capsys):
     assert "return" not in captured.out
 
 
-def test_an_older_checkpoint_is_exported_when_it_is_named(make_run, printed):
-    run_dir, policy = make_run("cartpole")
-    save(run_dir, policy, 4)
-    older = str(run_dir.checkpoints / "iter_3")
-    assert "ppo on CartPole-v1, iter_3" in printed("export", run_dir.path, "--format", "onnx", "--ckpt", older)
-
-
 def test_a_file_of_another_environment_is_refused(make_run, capsys):
     cartpole, pendulum = make_run("cartpole")[0], make_run("pendulum")[0]
     assert run(["export", str(pendulum.path), "--format", "onnx"]) == 0
     assert run(["eval", str(cartpole.path), "--exported", str(pendulum.path / "policy.onnx")]) == 1
     assert "its algorithm is 'sac', but the run" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["export", "absent", "--format", "onnx"], "no run folder 'absent'"),
-        (["export", ".", "--format", "tflite"], "'tflite' is not one of 'mindir', 'onnx'"),
-        (["export", "."], "Missing option '--format'"),
-        (["eval", "absent", "--exported", "absent.onnx"], "'absent.onnx' does not exist"),
-    ],
-)
-def test_bad_input_is_exit_code_2(args, message, refused, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert message in refused(*args)

@@ -72,10 +72,6 @@ def test_results_are_printed_if_an_environment_takes_the_output(arguments, text,
     assert "of the environment" not in out
 
 
-def test_a_check_is_printed_if_the_environment_takes_the_output(mute, printed):
-    assert "Mute" in printed("check-env", mute, "--steps", "50")
-
-
 def test_a_game_is_played_whose_rules_take_the_output(printed, monkeypatch):
     initial = TicTacToe.initial
 

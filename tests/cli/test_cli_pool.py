@@ -8,10 +8,8 @@ import pytest
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run
-from minding.engine.errors import CheckpointError
 from minding.engine.run.pool import ModelPool
 from minding.engine.run.run_dir import RunDir
-from minding.training.loading import load_policy
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +44,6 @@ def test_versions_are_listed_and_pinned(pooled, capsys, refused, printed):
     assert "holds no version 7; the nearest of its 3 is 3" in refused("pool", pooled, "--pin", "7")
 
 
-def test_a_run_without_a_pool_says_how_to_get_one(refused, tmp_path):
-    run_dir = RunDir.create(compile_run("cartpole_ppo", [f"run.out_dir={tmp_path}"]))
-    assert "the setting pool.freq=N adds one" in refused("pool", run_dir.path)
-
-
 def test_a_version_plays(pooled, printed):
     constant = printed("eval", pooled, "--model", "best", "--episodes", "4")
     # What always pushes to one side falls at once.
@@ -66,24 +59,3 @@ def test_a_version_is_filmed_and_exported(pooled, printed, monkeypatch, tmp_path
     assert "p.onnx: ppo on CartPole-v1, version_3" in printed(
         "export", pooled, "--model", "latest", "--format", "onnx", "--out", tmp_path / "p.onnx"
     )
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["eval", "--model", "17"], "holds no version 17; the nearest of its 3 is 3"),
-        (["eval", "--model", "bets"], "expected latest, best or a number"),
-        (["record", "--model", "1", "--ckpt", "best"], "--ckpt and --model name two agents"),
-        (["eval", "--model", "1", "--exported", __file__], "--model and --exported name two agents"),
-    ],
-)
-def test_a_version_that_is_not_there_or_one_too_many_is_refused(pooled, args, message, refused):
-    assert message in refused(args[0], pooled, *args[1:])
-
-
-def test_a_version_of_another_network_is_refused(pooled):
-    run_dir = RunDir.open(pooled)
-    pool = ModelPool(run_dir.path / "others")
-    pool.add({"net.w": np.zeros(3)}, 0, 0, network=ModelPool(run_dir.models).find(1).network)
-    with pytest.raises(CheckpointError, match="belongs to another network"):
-        load_policy(run_dir, pool.find(1))

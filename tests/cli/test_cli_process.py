@@ -106,29 +106,6 @@ def test_a_signal_ends_a_command_with_one_line(number, code, line, after):
         assert (process.stderr.read(), process.wait()) == (line, code)
 
 
-@pytest.mark.parametrize(("number", "code", "line"), CALLED)
-def test_a_signal_while_the_commands_are_loaded_is_one_line(number, code, line, tmp_path):
-    (tmp_path / "click.py").write_text("import time; print('ready', flush=True); time.sleep(60)")
-    env = {**ENV, "PYTHONPATH": os.pathsep.join([str(tmp_path), ENV.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-m", "minding", "doctor"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(number)
-        assert (process.stderr.read(), process.wait()) == (line, code)
-
-
-def test_the_line_of_an_interrupt_begins_a_line_in_a_terminal():
-    ours, theirs = os.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-c", WAITS, "nothing"], stdout=subprocess.PIPE, stderr=theirs, text=True, env=ENV
-    ) as process:
-        os.close(theirs)
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        assert (os.read(ours, 100), process.wait()) == (b"\r\nminding: interrupted\r\n", 130)
-    os.close(ours)
-
-
 def test_signals_end_the_run_and_afterwards_the_command():
     command = [sys.executable, "-c", WAITS, "run"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV) as process:

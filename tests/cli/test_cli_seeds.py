@@ -3,19 +3,14 @@
 import json
 import os
 import re
-import shutil
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import seed_toys
 
 from minding.cli import run
-from minding.cli.seeds import SeedList, display_of
-from minding.configs import compile_run, load_preset
 from minding.engine.config.compiler import load_config
-from minding.engine.run.lock import RunLock
 from minding.training import run_group
 
 ALONE = ["env.single_instance=true", "env.collector_env_num=1", "env.evaluator_env_num=1"]
@@ -76,24 +71,6 @@ def test_a_folder_removed_while_seeds_run_ends_no_seed(train, tmp_path, what):
     assert {"settings.yaml", "summary.json", "seed_0", "seed_1"} <= {path.name for path in folder.iterdir()}
 
 
-def test_a_folder_removed_in_use_gets_its_lock_before_its_files(tmp_path, monkeypatch):
-    cfg = compile_run("cartpole_ppo", [f"run.out_dir={tmp_path}"])
-    runs = run_group.SeedRuns.of(cfg)
-    with RunLock(runs.folder) as lock:
-        assert not runs.keep(lock)
-        shutil.rmtree(runs.logs)
-        runs.settings.unlink()
-        assert not runs.keep(lock)
-        assert (runs.logs.is_dir(), load_config(runs.settings)) == (True, cfg)
-        with monkeypatch.context() as late:
-            # It goes just after it was looked for.
-            late.setattr(run_group, "lost", lambda folder: shutil.rmtree(folder))
-            runs.keep(lock)
-        assert not runs.folder.exists()
-        assert runs.keep(lock)
-        assert sorted(path.name for path in runs.folder.iterdir()) == [".lock", "logs", "settings.yaml"]
-
-
 @pytest.mark.slow
 def test_a_failed_seed_ends_no_other_and_is_trained_again(train, tmp_path):
     code, out, error = train({0: "fails", 3: "crashes", 7: 70.0}, "--seeds", "0,3,7")
@@ -111,13 +88,6 @@ def test_a_failed_seed_ends_no_other_and_is_trained_again(train, tmp_path):
     code, out, _ = train({}, "--seeds", "0,3,7")
     assert (code, calls(tmp_path)) == (0, [])
     assert "36.7" in out
-
-
-def test_a_seed_terminated_while_it_starts_is_interrupted(train):
-    code, out, error = train({0: "terminates"}, "--seeds", "0")
-    assert code == 1
-    assert "seed 0  interrupted" in out
-    assert "minding: seed 0 failed: 0 of 1 seeds are finished; the same command trains the others" in error
 
 
 def test_ctrl_c_ends_all_of_them_and_the_same_command_continues(train, tmp_path):
@@ -164,49 +134,3 @@ def test_settings_that_change_no_return_hold_for_later_seeds(train, tmp_path):
     assert "ckpt_freq" not in out
     assert (load_config(settings).run.final_episodes, calls(tmp_path)) == (9, [0, 1])
     assert "is now" not in train({}, "--seeds", "0-1", "run.final_episodes=9", "run.ckpt_freq=3")[1]
-
-
-def test_the_lines_of_running_seeds_say_how_far_they_are(train, tmp_path, capsys):
-    train({0: 1.0}, "--seeds", "0")
-    runs = run_group.SeedRuns.of(compile_run(load_preset("cartpole_ppo"), [f"run.out_dir={tmp_path}"]))
-    (tmp_path / "plan.json").write_text(json.dumps({"5": "waits"}))
-    commands = {5: runs.command(5), 6: runs.command(6)}
-    shown, quiet = (display_of(runs, commands, progress) for progress in (True, False))
-    commands[5].start(os.getpid())
-    deadline = time.monotonic() + 60
-    while not commands[5].printed():
-        assert time.monotonic() < deadline
-    for display in (shown, shown, quiet):
-        display.show()
-    assert capsys.readouterr().out == "seed 5  1,024/2,048 (50%)  return 20.0\n"
-    commands[5].end()
-    commands[5].wait()
-    quiet.show()
-    assert capsys.readouterr().out == "seed 5  interrupted\n"
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--seeds", "4-0"], "'4-0': expected seeds such as 0-4 or 0,3,7, '4-0' is neither a seed nor a range"),
-        (["--seeds", "a"], "'a' is neither a seed nor a range"),
-        (["--seeds", "0-3,2"], "'0-3,2' names the seed 2 twice: give each seed once"),
-        (["--seeds", "0-1000000000"], "asks for 1,000,000,001 runs, one per seed: give at most 1,000 at once"),
-        (["--seeds", "9" * 13], "expected seeds of at most 12 digits"),
-        (["--seeds", "0-1", "--seed", "3"], "--seeds and seed=3 contradict each other: give only one of them"),
-        (["--seeds", "0-1", "--resume"], "--resume has no effect with --seeds, which always resumes: leave it out"),
-        (["--jobs", "2"], "--jobs 2 has no effect on a single run: also give --seeds, such as --seeds 0-4"),
-        (["--seeds", "0-1", "--jobs", "0"], "0 is not in the range"),
-        (["--seeds", "0-1", "--jobs", "2", *ALONE], "--jobs 2 with env.single_instance=true: only one environment"),
-    ],
-)
-def test_bad_input_is_one_line_with_the_fix_and_starts_nothing(train, tmp_path, args, message):
-    code, out, error = train({}, *args)
-    assert (code, out, error.count("\n")) == (2, "", 1)
-    assert message in error
-    assert calls(tmp_path) == []
-    assert not (tmp_path / "cartpole_ppo-seeds").exists()
-
-
-def test_seeds_are_numbers_and_ranges():
-    assert SeedList().convert("0-2, 7,5", None, None) == (0, 1, 2, 7, 5)

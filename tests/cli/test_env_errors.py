@@ -61,10 +61,3 @@ def test_a_configuration_that_exits_is_one_line(capsys):
     Path("leaving_config.py").write_text("raise SystemExit(3)\n")
     assert run(["train", "leaving_config.py"]) == 2
     assert capsys.readouterr().err == "minding: 'leaving_config.py' raised SystemExit: 3\n"
-
-
-def test_check_env_names_the_line_of_an_exception_in_step(capsys):
-    assert run(["check-env", "corridor:Corridor"]) == 1
-    out, _ = capsys.readouterr()
-    assert "IndexError: list index out of range (" in out
-    assert "corridor.py:17 in move)" in out

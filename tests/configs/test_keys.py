@@ -189,12 +189,3 @@ def test_every_key_of_runs_and_environments_is_read(run, tmp_path):
     read.update(leaves(RUN_SCHEMA["lanes"], "lanes."))
     keys = [*leaves(RUN_SCHEMA), *leaves(config_schema(), "env.")]
     assert [key for key in keys if key not in read] == []
-
-
-def test_copying_a_configuration_is_no_reading():
-    read = set()
-    cfg = Recording({"a": 1, "b": {"c": 2, "d": 3}}, read)
-    assert {**cfg}["b"] == dict(cfg)["b"] == {"c": 2, "d": 3}
-    assert read == set()
-    assert (cfg.b.c, cfg["a"], cfg.get("e")) == (2, 1, None)
-    assert read == {"a", "b", "b.c"}

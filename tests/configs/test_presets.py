@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from easydict import EasyDict
@@ -15,8 +14,7 @@ from minding.configs.names import expectation
 from minding.engine import Config
 from minding.engine.config.compiler import save_config, schema_defaults
 from minding.engine.data.agent_axis import has_identity
-from minding.engine.data.rollout import uneven
-from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
+from minding.engine.errors import MissingExtraError
 from minding.engine.process import runtime
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm, kernels
@@ -72,89 +70,9 @@ def compile_cartpole(*overrides, algorithm="ppo"):
     return compile_run(Config(env={"env_id": "CartPole-v1"}, policy={"type": algorithm}), overrides)
 
 
-@pytest.mark.parametrize(
-    ("name", "count", "fitting"), [("env.collector_env_num", 7, 1120), ("policy.learn.n_minibatch", 10, 1040)]
-)
-def test_a_rollout_that_does_not_divide_suggests_one_that_does(name, count, fitting):
-    with pytest.raises(ConfigError, match=f"does not divide by {name}={count}: use .*n_sample={fitting}"):
-        compile_cartpole(f"{name}={count}")
-
-
-@pytest.mark.parametrize("envs", [1, 2, 3, 4, 6, 7])
-@pytest.mark.parametrize("minibatches", [1, 2, 3, 5, 8])
-def test_the_number_of_steps_that_the_message_names_is_accepted(envs, minibatches):
-    for n_sample in (1, 7, 27, 28, 100):
-        parts = {"env.collector_env_num": envs, "policy.learn.n_minibatch": minibatches}
-        for name in parts:
-            for problem in uneven(n_sample, name, parts):
-                fitting = int(problem.rpartition("=")[2])
-                assert n_sample <= fitting < n_sample + envs * minibatches
-                assert not any(uneven(fitting, each, parts) for each in parts)
-
-
 BUFFER, LIMITER, TABLE = "policy.other.buffer_size", "policy.other.table.limiter", "policy.other.replay=table"
 TIMES = [TABLE, "policy.other.table.max_times_sampled=1", "policy.learn.batch_size=2000"]
 UPDATES = "policy.learn.update_per_collect={}"
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "overrides", "both"),
-    [
-        ("dqn", ["run.max_env_step=900"], ["policy.learn.warmup=1000", "run.max_env_step, 900"]),
-        ("dqn", ["run.max_step=10"], ["policy.learn.warmup=1000", "run.max_step x policy.collect.n_sample, 80"]),
-        ("dqn", [f"{BUFFER}=900"], ["policy.learn.warmup=1000", f"{BUFFER}=900"]),
-        ("dqn", [f"{BUFFER}=100", "policy.learn.warmup=1"], ["policy.learn.batch_size=128", f"{BUFFER}=100"]),
-        ("dqn", ["policy.learn.updates_per_step=1e-5"], ["policy.learn.updates_per_step=1e-05 is never reached"]),
-        ("sac", ["policy.collect.random_steps=5000", "run.max_env_step=5000"], ["policy.collect.random_steps=5000"]),
-        ("c51", ["policy.model.v_max=-10"], ["policy.model.v_min=-10.0", "policy.model.v_max=-10.0"]),
-        ("c51", ["policy.model.v_max=.inf"], ["policy.model.v_min=-10.0", "policy.model.v_max=inf"]),
-        ("ppo", ["run.stop_value=1", "run.max_env_step=5000"], ["run.stop_value=1.0", "policy.eval.freq=10000"]),
-        ("dqn", ["policy.other.eps.points=[[0, 1], [1, 0]]"], ["policy.other.eps.points=", "has no effect"]),
-        ("dqn", ["policy.other.eps.kind=piecewise"], ["policy.other.eps.points=[]"]),
-        ("ppo", ["policy.learn.anneal_kind=piecewise"], ["policy.learn.anneal_points=[]"]),
-        ("dqn", [f"{LIMITER}=ratio"], [f"{LIMITER}='ratio' has no effect without {TABLE}"]),
-        ("dqn", [TABLE, "policy.other.table.samples_per_insert=4"], [f"has no effect without {LIMITER}=ratio"]),
-        ("ppo", ["league.opponents=[a]"], ["league.opponents=['a'] has no effect without chain=league"]),
-        ("ppo", ["league.size=3"], ["league.size=3 has no effect without chain=league"]),
-        ("ppo", ["pool.last=3"], ["pool.last=3 has no effect without pool.freq"]),
-        ("dqn", ["policy.other.data=x"], ["policy.other.data='x' has no effect without chain=offline or prior_data"]),
-        ("dqn", ["policy.other.hindsight.k=8"], ["policy.other.hindsight.k=8 has no effect without chain=hindsight"]),
-        ("ppo", ["env.team_reward=true"], ["env.team_reward=true"]),
-        ("ppo", ["env.global_state=true"], ["env.global_state=true"]),
-        ("ppo", ["env.episodic_life=true"], ["env.episodic_life=true", "CartPole"]),
-        ("ppo", ["env.wrappers=[episodic_life]"], ["episodic_life", "info['lives']"]),
-        ("dqn", [TABLE, f"{LIMITER}=min_size", f"{LIMITER}_rows=1000000"], [f"{LIMITER}_rows=1000000", BUFFER]),
-        ("dqn", [TABLE, f"{LIMITER}=ratio", f"{LIMITER}_error=1"], [f"{LIMITER}_error=1"]),
-        # 2 minibatches of 2,000 need 4,000 of 3,000 samples, 3 of them 6,000 of 5,000.
-        ("dqn", [*TIMES, UPDATES.format(2), "run.max_env_step=3000"], [TIMES[1], "3000 samples", "draws 4000"]),
-        ("dqn", [*TIMES, UPDATES.format(3), f"{BUFFER}=5000"], [TIMES[1], BUFFER, "draws 6000"]),
-    ],
-)
-def test_a_run_that_would_do_nothing_is_refused(algorithm, overrides, both):
-    env_id = "Pendulum-v1" if algorithm == "sac" else "CartPole-v1"
-    with pytest.raises(ConfigError) as error:
-        compile_run(Config(env={"env_id": env_id}, policy={"type": algorithm}), overrides)
-    assert all(key in str(error.value) for key in both), str(error.value)
-
-
-def test_what_is_new_is_a_matter_of_one_agent():
-    squad = Config(env={"env_id": "agent_worlds:Squad"}, policy={"type": "ppo"})
-    compile_run(squad)
-    with pytest.raises(ConfigError, match=r"rnd\.weight=0\.5 .*RND rewards one agent, and this"):
-        compile_run(squad, ["policy.other.rnd.weight=0.5"])
-
-
-def test_an_algorithm_of_the_unit_box_refuses_other_limits():
-    pendulum = Config(env={"env_id": "Pendulum-v1"}, policy={"type": "sac"})
-    with pytest.raises(SpaceError, match=r"acts in \[-1, 1\], .* \[-2\.0\] and \[2\.0\]: set env.rescale_action=true"):
-        compile_run(pendulum, ["env.rescale_action=false"])
-    with pytest.raises(SpaceError, match="give the action space finite bounds"):
-        ALGORITHMS["sac"].check_actions({"kind": "box", "low": float("-inf"), "high": 1.0})
-
-
-def test_two_loads_of_a_preset_share_nothing():
-    load_preset("pong_ppo").policy.model.hidden.append(1)
-    assert load_preset("pong_ppo").policy.model.hidden == [512]
 
 
 SAVED = {"seed": 7, "env": {"env_id": "CartPole-v1"}, "policy": {"type": "ppo"}}
@@ -166,18 +84,6 @@ def test_a_saved_configuration_is_found_by_file_and_folder(tmp_path):
     assert load_user_config(tmp_path) == SAVED
 
 
-def test_a_presets_name_comes_before_a_folder_of_that_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("cartpole_ppo", "mine"):
-        (tmp_path / name).mkdir()
-        save_config(SAVED, tmp_path / name / "config.yaml")
-    (tmp_path / "cartpole_dqn").mkdir()
-    for name in ("cartpole_ppo", "cartpole_dqn"):
-        assert load_user_config(name) == load_preset(name)
-    for folder in ("./cartpole_ppo", "cartpole_ppo/", Path("cartpole_ppo"), "mine"):
-        assert load_user_config(folder) == SAVED
-
-
 def test_a_python_file_gives_its_main_config(tmp_path):
     path = tmp_path / "mine.py"
     settings = "main_config = dict(exp_name='mine', seed=7, policy=dict(type='ppo', learn=dict(gamma=0.5)))"
@@ -186,31 +92,6 @@ def test_a_python_file_gives_its_main_config(tmp_path):
     assert (cfg.exp_name, cfg.seed, cfg.policy.learn.gamma) == ("mine", 7, 0.5)
     assert isinstance(cfg.policy.learn, EasyDict)
     assert vars(cfg) == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "no such file"),
-        ("main_config = 1 / 0", "raised ZeroDivisionError"),
-        ("import sys; sys.exit(3)", r"mine\.py' raised SystemExit: 3"),
-        ("x = 1", "no main_config"),
-        (
-            "main_config = dict(policy=dict(learn=dict(gamma=lambda: 1)))",
-            r"mine\.py': policy\.learn\.gamma: a function cannot be part of a configuration; use numbers",
-        ),
-        (
-            "main_config = dict(use=[dict(call=open)])",
-            r"mine\.py': use\[0\]\.call: a builtin_function_or_method cannot",
-        ),
-    ],
-)
-def test_a_python_file_without_a_configuration_is_a_clear_error(tmp_path, text, message):
-    path = tmp_path / "mine.py"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(ConfigError, match=message):
-        load_user_config(path)
 
 
 def test_listing_presets_imports_none_of_them():

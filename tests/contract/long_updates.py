@@ -16,11 +16,7 @@ from minding.policies import get_policy_class
 CUT, END, ROWS = 900, 1_040, 32
 AGED = 800
 """So many updates are skipped: what they do to the numbers in question is known."""
-SETTINGS = {
-    "one dispatch thread": {"short_graphs": True},
-    "two dispatch threads": {},
-    "two kernel threads": {"threads": 2},
-}
+SETTINGS = {"two dispatch threads": {}, "two kernel threads": {"threads": 2}}
 
 
 class Learner:

@@ -13,7 +13,6 @@ from benchmarks.fingerprint import fingerprint, tables_fingerprint
 from minding import training
 from minding.configs import compile_run, load_preset
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
-from minding.engine.errors import LaneError
 from minding.engine.run.run_dir import RunDir
 
 pytestmark = [pytest.mark.slow, pytest.mark.eager]
@@ -85,11 +84,6 @@ def test_a_server_changes_nothing_for_one_collector(tmp_path, synchronous):
     lanes = outcome("tmaze_ppo", tmp_path / "async", *keys, *ASYNC, "lanes.inference=server")
     assert different(lanes, synchronous("tmaze_ppo", *keys)) == []
     assert lanes["guarantee"] == "exact"
-
-
-def test_a_policy_that_acts_with_a_graph_is_refused_in_threads(tmp_path):
-    with pytest.raises(LaneError, match="ppo: the collect mode acts with a compiled graph, and MindSpore belongs to"):
-        outcome("cartpole_ppo", tmp_path, *GRAPH, *ASYNC, *THREADS)
 
 
 def test_a_synchronous_run_goes_on_asynchronously_and_back(tmp_path, synchronous):

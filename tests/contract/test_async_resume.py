@@ -71,30 +71,6 @@ def test_a_checkpoint_of_one_kind_of_run_resumes_as_the_other(direction, whole, 
     assert resumed.rows == whole[0].rows[6:]
 
 
-@pytest.mark.slow
-def test_rollouts_under_way_are_collected_again_and_count_once(tmp_path):
-    first = play(tmp_path / "runs", AHEAD, photograph=(7, tmp_path / "copy"))
-    state, manifest = newest(tmp_path / "copy")
-    assert (manifest["guarantee"], manifest["total_step"], manifest["train_iter"]) == ("in-flight", 6, 12)
-    # Six rollouts were learned from, three of each collector.
-    collector = state["task"]["middleware"]["2:ToyCollector"]
-    assert (collector["count"], collector["workers"]["1"]["member"]["count"]) == (3, 3)
-    resumed = play(tmp_path / "copy", AHEAD, resume="latest")
-    rows = first.record.rows[:6] + resumed.record.rows
-    assert [row["total_step"] for row in rows] == list(range(STEPS))
-    assert [row["train_iter"] for row in rows] == list(range(2, 2 * STEPS + 2, 2))
-    steps = [row["env_step"] for row in rows]
-    assert steps == sorted(steps)
-    assert steps == first.record.column("env_step")
-    for worker in (0, 1):
-        ages = [row["rollout"]["age"] for row in rows if row["rollout"]["worker"] == worker]
-        # Environments go on where their last counted rollout ended.
-        assert ages == [4, 8, 12, 16, 20, 24]
-    # So do the random streams that each collector acts with: both have drawn for six rollouts.
-    ends = [newest(tmp_path / folder)[0]["task"]["middleware"]["2:ToyCollector"] for folder in ("runs", "copy")]
-    assert ends[0]["workers"]["1"]["acting"] == ends[1]["workers"]["1"]["acting"]
-
-
 @pytest.mark.parametrize("lanes", [EXACT, None], ids=["asynchronous", "synchronous"])
 def test_a_checkpoint_of_several_collectors_needs_as_many(lanes, tmp_path):
     play(tmp_path, {**AHEAD, "transport": "threads"}, steps=4)

@@ -10,7 +10,7 @@ SCRIPT = Path(__file__).with_name("long_updates.py")
 # What these numbers go through is the same for all algorithms: the optimizer, the update and the loader of states.
 # SAC has several groups of an optimizer, and targets that follow slowly.
 # IMPALA has one group, and rows in the order of time.
-CASES = [("one dispatch thread", "sac"), ("two dispatch threads", "sac"), ("two kernel threads", "impala")]
+CASES = [("two dispatch threads", "sac"), ("two kernel threads", "impala")]
 
 
 @pytest.mark.slow

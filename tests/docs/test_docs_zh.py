@@ -241,10 +241,6 @@ def test_a_chinese_page_uses_the_words_of_the_glossary(page):
     assert variants(page.read_text(encoding="utf-8")) == []
 
 
-def test_another_word_is_found():
-    assert variants("代理把数据存进经验池。") == ["代理: 智能体", "经验池: 经验回放缓冲区"]
-
-
 def test_first_paragraphs_are_typeset_well_and_name_what_exists():
     when = json.loads((DOCS / "zh" / "algorithms.json").read_text(encoding="utf-8"))
     assert [name for name in when if not (DOCS / "algorithms" / f"{name}.md").is_file()] == []
@@ -281,30 +277,3 @@ def continued(text):
 @pytest.mark.parametrize("page", CHINESE, ids=name_of)
 def test_a_chinese_page_is_typeset_well(page):
     assert slips(prose(page)) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("策略,环境", "half-width"),
-        ("策略(见下)", "half-width"),
-        ("训练结束.", "half-width"),
-        ("策略 ，环境", "beside full-width"),
-        ("策略。 环境", "beside full-width"),
-        ("策略 环境", "within Chinese"),
-        ("用PPO训练", "no space"),
-        ("用 [PPO](ppo.md)训练", "no space"),
-        ("写入`x`", "no space"),
-        ("离线数据（[算法（英文）](../algorithms/README.md)）", "within brackets"),
-        ("This is a sentence in English", "in English"),
-        ("**中断是安全的。**停止", "not shown"),
-        ("第一行\n第二行", "several lines"),
-    ],
-)
-def test_a_slip_is_found(text, kind):
-    assert any(kind in found for found in slips(text))
-
-
-def test_a_well_set_text_has_no_slips():
-    text = "**采集**：用 [PPO](ppo.md) 在 `CartPole-v1`（见[教程](tutorial.md#安装)）上训练 15 分钟。\n\n- 一\n- 二\n"
-    assert slips(text) == []

@@ -88,15 +88,6 @@ def test_no_link_leaves_the_site(prepared):
     assert found["across"] >= 2
 
 
-def test_a_link_that_leads_nowhere_is_an_error(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("[there](absent.md)")
-    site = SITE["_Site"]("en")
-    site.places[page] = Path("page.md")
-    with pytest.raises(ValueError, match=r"a link leads to .*absent\.md, which does not exist"):
-        site.converted(page)
-
-
 @pytest.mark.parametrize("package", SITE["API"])
 def test_the_reference_has_the_public_names(package):
     module = importlib.import_module(package)

@@ -1,10 +1,8 @@
 """Shapes of schedules, by numbers."""
 
 import pytest
-from fakes import refuses
 
-from minding.engine.annealing import SHAPES, check_points, left, rate_left
-from minding.engine.errors import ConfigError
+from minding.engine.annealing import SHAPES, left, rate_left
 
 POINTS = [[0.1, 1.0], [0.5, 0.2], [1.0, 0.0]]
 
@@ -32,18 +30,6 @@ def test_what_is_left(shape, share, expected):
 def test_a_piecewise_schedule_begins_with_the_whole_value(share, expected):
     assert left("piecewise", share, [[0.5, 0.1], [1, 0]]) == pytest.approx(expected)
     assert left("piecewise", share, [[0, 0.5], [1, 0.5]]) == 0.5
-
-
-def test_invalid_or_idle_points_of_a_schedule_are_refused():
-    wrong = [[], [[0, 1], [0, 0]], [[1, 1], [0, 0]], [[0, -1]], [[0, 1, 2]], [0, 1], [[0, True]], [[0, float("nan")]]]
-    refuses(
-        ConfigError,
-        *(("eps.points=", lambda points=points: check_points("piecewise", points, "eps.points")) for points in wrong),
-        ("eps.points=", lambda: check_points("piecewise", None, "eps.points")),
-        ("no effect", lambda: check_points("linear", [[0, 1]], "eps.points")),
-    )
-    check_points("linear", [], "eps.points")
-    check_points("piecewise", [[0, 1], [1, 0.5]], "eps.points")
 
 
 def test_an_exponential_learning_rate_ends_within_its_schedule():

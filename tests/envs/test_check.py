@@ -1,19 +1,15 @@
 """The check of a user's environment."""
 
 import re
-import sys
 import threading
-import time
-import types
 
 import numpy as np
 import pytest
 import worlds
 from gymnasium import spaces
-from worlds import Counter, Faulty, Recycler, Small, Torque, Unseeded
+from worlds import Counter, Recycler, Small, Torque, Unseeded
 
-from minding.engine.errors import ConfigError
-from minding.envs import check, check_env, describe_env
+from minding.envs import check, check_env
 
 
 def troubles(env_fn, steps=100, **env):
@@ -103,46 +99,6 @@ def test_odd_spaces_and_old_signatures_are_errors():
     assert "step(action) returns 5 values" in check_env({}, 10, env_fn=Old)[-1].fix
 
 
-@pytest.mark.parametrize("space", [spaces.Text(2), spaces.Sequence(spaces.Discrete(2))])
-def test_the_fix_for_undecidable_actions_is_another_space(space):
-    class Odd(Counter):
-        def __init__(self):
-            super().__init__()
-            self.action_space = space
-
-    (found,) = check_env({}, 10, env_fn=Odd)
-    assert "ActionWrapper" in found.text
-    assert found.fix.startswith("use spaces that have an array form")
-
-
-def test_what_makes_no_environment_is_told_as_what_it_is(monkeypatch):
-    module = types.ModuleType("odd_module")
-    module.three, module.make_three = 3, lambda: 3
-    monkeypatch.setitem(sys.modules, "odd_module", module)
-    for name, text in (
-        ("three", "odd_module.three is 3; expected a class, or a function that returns an environment"),
-        ("make_three", "odd_module:make_three returned 3: expected an environment"),
-        ("make_thre", "has no 'make_thre'; did you mean 'make_three'"),
-    ):
-        with pytest.raises(ConfigError, match=text):
-            describe_env({"env_id": f"odd_module:{name}"})
-
-
-def test_an_environment_that_hangs_is_an_error_of_the_check():
-    found = check_env({"env_kwargs": {"kind": "hang"}, "step_timeout": 0.2}, 100, env_fn=Faulty)[-1]
-    assert found.level == "error"
-    assert "step() did not return within 0.2 s (env.step_timeout)" in found.text
-
-
-def test_an_environment_that_raises_in_close_has_a_warning():
-    class Busy(Small):
-        def close(self):
-            raise OSError("device busy")
-
-    (found,) = troubles(Busy).values()
-    assert (found.level, found.text.partition(" (/")[0]) == ("warn", "close: OSError: device busy")
-
-
 class HangsInClose(Counter):
     """Hangs in `close` after `quick` environments that do not."""
 
@@ -161,31 +117,6 @@ def test_an_environment_that_hangs_in_close_is_not_fit(quick, monkeypatch):
     last = check_env({"step_timeout": 0.2}, 10, env_fn=HangsInClose)[-1]
     assert (last.level, HangsInClose.closed) == ("error", quick + 1)
     assert "close: close() did not return within 0.2 s (env.step_timeout)" in last.text
-
-
-class Pausing(Counter):
-    """Pauses at every step from the first measurement of eight environments on, for so many steps."""
-
-    pauses = 0
-
-    def step(self, action):
-        if Pausing.pauses:
-            Pausing.pauses -= 1
-            time.sleep(0.011)
-        return super().step(action)
-
-
-@pytest.mark.parametrize(("pauses", "level"), [(8, "ok"), (10_000, "warn")])
-def test_a_slow_environment_is_not_a_machine_that_paused(pauses, level, monkeypatch):
-    make = check.make_env_manager
-
-    def make_and_pause(settings, num_envs, *args, **kwargs):
-        Pausing.pauses = pauses if num_envs == 8 else 0
-        return make(settings, num_envs, *args, **kwargs)
-
-    monkeypatch.setattr(check, "make_env_manager", make_and_pause)
-    last = check_env({}, 100, env_fn=Pausing)[-1]
-    assert (last.level, last.fix) == (level, "" if level == "ok" else "try env.backend=subprocess")
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,12 @@ import pytest
 from agent_worlds import Squad
 from worlds import Counter, Permit
 
-from minding.engine import Config
-from minding.engine.errors import ConfigError, EnvError
-from minding.engine.types import LaneContext, Shippable
-from minding.envs import check_env, describe_env, make_collector_env, make_env_manager, make_evaluator_env
+from minding.engine.errors import ConfigError
+from minding.engine.types import LaneContext
+from minding.envs import make_env_manager
 from minding.envs.backends.native import native_env
 from minding.envs.config import env_settings
 from minding.envs.manager import VectorEnvManager
-from minding.envs.single import env_objects
 from minding.envs.single.factory import env_factory
 
 CASES = {
@@ -74,25 +72,6 @@ def test_a_shard_steps_its_share_as_all_would_be(closing):
     assert play(closing(loop.factory()(LaneContext(0, {}, shards=4)))) == play(two)
 
 
-@pytest.mark.parametrize("backend", ["sync", "subprocess"])
-def test_a_fault_in_a_shard_has_the_runs_number(backend, closing):
-    cfg = {"env_id": "worlds:Faulty", "env_kwargs": {"kind": "nan", "at": 1}, "backend": backend, "workers": 1}
-    manager = closing(make_env_manager(cfg, 6, seed=7))
-    for index, number in ((1, 2), (2, 4), (4, 2)):
-        shard = closing(manager.factory()(LaneContext(index, {}, shards=3)))
-        with pytest.raises(EnvError, match=rf"environment {number} \(worlds:Faulty\), step 1 of its episode"):
-            shard.step(np.zeros(2, np.int64))
-
-
-def test_a_fault_in_a_vector_shard_has_the_runs_number(closing):
-    manager = closing(make_env_manager(CASES["native"], 6, seed=7))
-    shard = closing(manager.factory()(LaneContext(2, {}, shards=3)))
-    shard.reset()
-    shard._source._env.unwrapped.state[0, 1] = np.nan
-    with pytest.raises(EnvError, match="environment 5, step 1 of its episode: observation"):
-        shard.step(np.zeros(2, np.int64))
-
-
 class KaiWu(Permit):
     """Gives the legal actions under another name."""
 
@@ -129,39 +108,6 @@ def test_a_factory_keeps_whether_rewards_are_those_of_training(closing):
         assert (abs(reward) > 0.5).any() == (not training)
 
 
-def test_what_was_made_of_a_factory_can_travel_on(closing):
-    manager = closing(make_env_manager(CASES["sync"], 2, seed=3))
-    second = closing(travelled(closing(travelled(manager))))
-    assert play(second) == play(manager)
-
-
-def test_an_environment_of_a_function_travels_with_it(closing):
-    length = 3
-
-    def build():
-        return gymnasium.make("CartPole-v1", max_episode_steps=length)
-
-    manager = closing(make_env_manager({}, 2, seed=0, env_fn=build))
-    worker = closing(travelled(manager))
-    worker.reset()
-    ends = [worker.step(np.zeros(2, np.int64)).truncated.all() for _ in range(3)]
-    assert ends == [False, False, True]
-
-
-def test_a_manager_travels_as_a_factory_without_weights(closing):
-    manager = closing(make_env_manager(CASES["sync"], 2, seed=0))
-    assert isinstance(manager, Shippable)
-    assert manager.weights() == {}
-    assert len(cloudpickle.dumps(manager.factory())) < 10_000
-
-
-def test_environments_of_your_own_making_cannot_travel(closing):
-    vector_env = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point")
-    manager = closing(VectorEnvManager(vector_env))
-    with pytest.raises(EnvError, match=r"cannot be rebuilt .* make_env_manager did not make them, .* without"):
-        manager.factory()
-
-
 def one_and_the_same(*wrappers):
     """A function that returns the same environment in each call, wrapped anew in each."""
     world = Counter()
@@ -173,20 +119,6 @@ def one_and_the_same(*wrappers):
         return env
 
     return make
-
-
-@pytest.mark.parametrize("wrappers", [(), (lambda env: gymnasium.wrappers.TimeLimit(env, 9),)])
-def test_a_function_that_returns_the_same_again_is_refused(wrappers):
-    make = one_and_the_same(*wrappers)
-    # The first one is closed by then.
-    describe_env({"env_id": env_objects.id_of(make)})
-    for role in (make_collector_env, make_evaluator_env):
-        with pytest.raises(ConfigError, match=r"returned the same environment as before: .*single_instance=true"):
-            role(Config(seed=0, env=env_settings({"env_id": env_objects.id_of(make), "backend": "sync"})))
-    (finding,) = [each for each in check_env({}, 20, env_fn=one_and_the_same(*wrappers)) if each.level == "error"]
-    assert "returned the same environment as before" in finding.text
-    # It is closed by nobody but its user.
-    assert make().reset(seed=0)
 
 
 def test_one_environment_taken_in_turns_is_no_fault(closing):
@@ -205,17 +137,3 @@ def test_the_same_vector_version_again_is_refused(monkeypatch):
     assert native_env(factory, 8) is vector
     with pytest.raises(ConfigError, match="vector_env returned the same environments as before"):
         native_env(factory, 8)
-
-
-def test_environments_for_evaluation_may_have_other_arguments(closing):
-    cfg = {"env_id": "minding/TicTacToe-v0", "env_kwargs": {"first": True}, "evaluator_kwargs": {"first": False}}
-    for training, stones in ((True, 0), (False, 1)):
-        manager = closing(make_env_manager(cfg, 1, 0, training=training))
-        assert np.asarray(manager.reset().observation).sum() == stones
-
-
-def test_an_argument_of_evaluation_alone_is_named_as_its_own():
-    settings = env_settings({"env_id": "CartPole-v1", "evaluator_kwargs": {"render_mod": "x"}})
-    message = r"env.evaluator_kwargs=\{'render_mod': 'x'\} does not fit .*did you mean 'render_mode'"
-    with pytest.raises(ConfigError, match=message):
-        make_env_manager(settings, 1, 0, training=False)

@@ -3,13 +3,11 @@
 import gymnasium
 import numpy as np
 import pytest
-import worlds
-from gymnasium.vector import SyncVectorEnv
 
 from minding.engine.data import obs_trees
-from minding.engine.errors import CheckpointError, ConfigError, EnvError, NonFiniteError, ShapeError
+from minding.engine.errors import EnvError
 from minding.engine.types import EpisodeEnd
-from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
+from minding.envs import check_env, describe_env, make_env_manager
 from minding.envs.random_play import RandomPlay
 
 BACKENDS = ["sync", "subprocess"]
@@ -123,23 +121,6 @@ def test_box_actions_are_mapped_to_the_bounds_and_clipped(make):
     assert step.obs.tolist() == [[-2.0, 0.5], [4.0, 1.0], [6.0, 0.0]]
 
 
-def test_a_nan_action_names_environment_and_step(make):
-    manager = make("Torque", 2)
-    manager.reset()
-    manager.step(np.zeros((2, 2)))
-    with pytest.raises(NonFiniteError, match=r"environment 1 \(worlds:Torque\), step 2 .* \[ 0\. nan\]"):
-        manager.step(np.array([[0.0, 0.0], [0.0, np.nan]]))
-
-
-def test_actions_of_a_wrong_shape_or_dtype_are_refused(make):
-    manager = make("Counter", 2)
-    manager.reset()
-    with pytest.raises(ShapeError, match=r"expected 2 rows, one per environment, got 3"):
-        manager.step(np.zeros(3, np.int64))
-    with pytest.raises(ShapeError, match=r"expected integer \(N,\), one row per environment, got float64 \(2,\)"):
-        manager.step(np.zeros(2))
-
-
 def test_discrete_actions_count_from_zero_for_the_policy():
     class Offset(gymnasium.Env):
         observation_space = gymnasium.spaces.Discrete(20, start=5)
@@ -164,22 +145,6 @@ def test_stepping_resets_first_and_is_an_error_after_close(make):
     manager.close()
     with pytest.raises(EnvError, match="closed"):
         manager.step(ZEROS)
-
-
-@pytest.mark.parametrize(
-    ("env", "num_envs", "word"),
-    [
-        ({"env_id": "CartPol-v1"}, 1, "'CartPole-v1'"),
-        ({"env_id": "nowhere:Env"}, 1, "'nowhere'"),
-        ({"env_id": "worlds:Countr"}, 1, "'Counter'"),
-        ({}, 1, "env.env_id=''"),
-        ({"env_id": "CartPole-v1"}, 0, "num_envs=0"),
-        ({"env_id": "worlds:Counter", "backend": "native"}, 1, "vector version"),
-    ],
-)
-def test_bad_requests_are_config_errors(env, num_envs, word):
-    with pytest.raises(ConfigError, match=word):
-        make_env_manager(env, num_envs, 0)
 
 
 @pytest.mark.parametrize(("clip", "largest"), [(None, 10.0), (20.0, 20.0), (float("inf"), np.inf)])
@@ -243,18 +208,6 @@ def test_an_ignored_seed_resumes_at_an_episode_boundary(make, caplog):
     assert all(end.episode_return == end.episode_length * (end.episode_length + 1) / 2 for end in ends)
 
 
-@pytest.mark.parametrize("backend", ["sync", "vector"])
-def test_binary_actions_reach_their_environment(make, backend):
-    if backend == "vector":
-        manager = VectorEnvManager(SyncVectorEnv([worlds.Switches] * 2))
-    else:
-        manager = make("Switches", 2, backend=backend)
-    manager.reset()
-    step = manager.step(np.array([[1, 0, 0, 1], [1, 1, 1, 1]]))
-    assert step.reward.tolist() == [2.0, 4.0]
-    assert manager.play(np.array([[[1, 0], [0, 0]], [[0, 0], [0, 0]]])).reward.tolist() == [1.0, 0.0]
-
-
 def test_a_mask_of_binary_actions_has_two_entries_for_each(make):
     env = {"env_id": "worlds:Switches", "info_keys": ["action_mask"], "env_kwargs": {"masked": True}}
     assert describe_env(env)["observation"]["spaces"]["action_mask"]["counts"] == [2, 2, 2, 2]
@@ -284,9 +237,3 @@ def test_faults_do_not_count_as_ignoring_the_seed(make, kind, backend):
     limit = 0.2 if kind == "hang" else 30.0
     manager = make("Faulty", 1, env_kwargs={"kind": kind}, step_timeout=limit, backend=backend)
     assert (manager.resume_guarantee, manager.fault_count) == ("exact", 0)
-
-
-def test_a_state_of_another_number_of_environments_is_refused(make):
-    for world, backend in (("Counter", "sync"), ("CartPole-v1", "native")):
-        with pytest.raises(CheckpointError, match="expected 3 environments, got 2"):
-            make(world, 3, backend=backend).load_state_dict(make(world, 2, backend=backend).state_dict())

@@ -1,9 +1,5 @@
 """Videos of episodes."""
 
-import ctypes
-import re
-import types
-
 import gymnasium
 import numpy as np
 import pytest
@@ -100,25 +96,6 @@ def test_a_film_ends_where_its_images_fill_the_memory(tmp_path, monkeypatch, cap
     assert "a.gif ends after 2 images, which take 0.0 GB of memory" in caplog.text
 
 
-def test_a_gif_is_narrow_and_keeps_its_duration(tmp_path):
-    # A white bar that moves over black, a green field that appears late, and red in a single image.
-    frames = [np.zeros((300, 480, 3), np.uint8) for _ in range(8)]
-    for number, frame in enumerate(frames):
-        frame[:, 60 * number : 60 * number + 30] = 255
-        frame[200:, :60] = (0, 200 * (number > 4), 0)
-    frames[4][100:130, 390:420] = (200, 0, 0)
-    video.video_writer("a.gif")(tmp_path / "a.gif", frames, 50)
-    with Image.open(tmp_path / "a.gif") as film:
-        found = [(np.array(each.convert("RGB"), float), each.info["duration"]) for each in ImageSequence.Iterator(film)]
-    images, durations = zip(*found)
-    assert durations == (40, 40, 40, 20, 20)
-    # The last image is among them.
-    assert [int(image[10].sum(axis=1).argmax()) // 40 for image in images] == [0, 2, 4, 6, 7]
-    assert all(image.shape == (200, 320, 3) for image in images)
-    assert np.abs(images[-1][170, 10] - (0, 200, 0)).max() < 10
-    assert np.abs(images[2][77, 270] - (200, 0, 0)).max() < 10
-
-
 def test_several_episodes_follow_one_another_in_one_film(tmp_path):
     env = {"env_id": "test_video:Painted", "info_keys": ["action_mask"], "wrappers": [{"frame_stack": {"size": 2}}]}
     (first,) = video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=50)
@@ -128,49 +105,6 @@ def test_several_episodes_follow_one_another_in_one_film(tmp_path):
     cut = video.record_episodes(env, FirstLegal(), tmp_path / "c.gif", seed=3, max_steps=1, episodes=2)
     assert [end.episode_length for end in cut] == [1, 1]
     assert shades(tmp_path / "c.gif")[0] == [0, 40, 0, 40]
-
-
-def test_filming_is_decided_without_an_environment():
-    ids = ("CartPole-v1", "test_video:Painted", "minding/Battle-v0", "test_video:Unseen", "worlds:Permit")
-    answers = [env_factory(env_settings({"env_id": env_id})).renders for env_id in ids]
-    assert answers == [True, True, True, False, False]
-
-
-class Shooter:
-    def reset(self): ...
-
-    def forward(self, obs):
-        return obs.action_mask.shape[-1] - 1 - np.flip(np.asarray(obs.action_mask), -1).argmax(axis=-1)
-
-
-def test_a_battle_of_a_whole_team_is_filmed(tmp_path):
-    env = {"env_id": "minding/Battle-v0", "info_keys": ["battle_won"], "backend": "native", "global_state": True}
-    (end,) = video.record_episodes(env, Shooter(), tmp_path / "a.gif", seed=0, max_steps=100)
-    with Image.open(tmp_path / "a.gif") as film:
-        # Below the map is a strip with a caption.
-        assert film.size == (320, round(320 / (16 * 24) * (12 * 24 + 25)))
-        assert film.n_frames == end.episode_length + 1
-    assert set(end.info) == {"battle_won"}
-
-
-@pytest.mark.parametrize("name", ["Blank", "Unseen"])
-def test_what_renders_no_pictures_is_refused(name, tmp_path):
-    env = {"env_id": f"test_video:{name}", "info_keys": ["action_mask"]}
-    with pytest.raises(
-        ConfigError, match=rf"'test_video:{name}' cannot be filmed: after 0 steps its render\(\), .* returned None"
-    ):
-        video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5)
-
-
-@pytest.mark.parametrize("devices", [None, 0, 1])
-def test_a_library_of_egl_draws_only_with_a_device(devices):
-    @ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
-    def query(most, found, count):
-        count[0] = devices
-        return 1
-
-    address = None if devices is None else ctypes.cast(query, ctypes.c_void_p).value
-    assert rendering._draws(types.SimpleNamespace(eglGetProcAddress=lambda name: address)) == bool(devices)
 
 
 @pytest.mark.parametrize("vector", [False, True])
@@ -230,22 +164,6 @@ def test_images_of_other_forms_are_converted(picture, expected):
     assert not np.shares_memory(image, picture)
 
 
-@pytest.mark.parametrize(
-    ("picture", "message"),
-    [
-        (None, "None"),
-        ("a window", "'a window'"),
-        (np.zeros((5, 7, 6)), "an array (5, 7, 6) of float64"),
-        (np.zeros((0, 4, 3), np.uint8), "an array (0, 4, 3) of uint8"),
-        (np.full((2, 2, 3), np.nan), "an image with numbers from nan to nan"),
-        (np.full((2, 2, 3), 300), "an image with numbers from 300 to 300"),
-    ],
-)
-def test_what_is_no_image_is_described(picture, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        video.as_image(picture)
-
-
 class Growing(Painted):
     """Its images grow with each step."""
 
@@ -253,27 +171,6 @@ class Growing(Painted):
         return np.zeros((8, 8 + self.steps, 3), np.uint8)
 
 
-def test_images_of_different_sizes_are_refused(tmp_path):
-    env = {"env_id": "test_video:Growing", "info_keys": ["action_mask"], "wrappers": [{"frame_stack": {"size": 2}}]}
-    with pytest.raises(ConfigError, match=r"different sizes, \(H, W\) = \(8, 8\) and \(8, 9\)"):
-        video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5)
-    assert not (tmp_path / "a.gif").exists()
-
-
 class Unrendered(Blank):
     def __init__(self):
         super().__init__()
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "message"),
-    [
-        ("Unrendered", "a.gif", "Unrendered cannot render images: its __init__ has no argument render_mode"),
-        ("Unrendered", "new/folder/a.gif", "Unrendered cannot render images"),
-        ("Blank", "/proc/nowhere/a.gif", "cannot write: No such file or directory; give another --out"),
-    ],
-)
-def test_a_film_that_cannot_be_made_is_refused_before_an_episode(name, file, message, tmp_path):
-    with pytest.raises(ConfigError, match=message):
-        video.record_episodes({"env_id": f"test_video:{name}"}, FirstLegal(), tmp_path / file, seed=3, max_steps=5)
-    assert list(tmp_path.iterdir()) == []

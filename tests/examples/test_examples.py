@@ -131,10 +131,9 @@ def test_the_readme_shows_the_lines_of_both_chains(name, chain):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ppo", "dqn"])
-def test_a_printed_program_is_continued_and_solves_its_task(name, tmp_path):
+def test_a_printed_program_is_continued_and_solves_its_task(tmp_path):
     """It is ended by a signal after its first checkpoint, started again, and started once more after its end."""
-    (tmp_path / "program.py").write_text(printed_programs()[name])
+    (tmp_path / "program.py").write_text(printed_programs()["ppo"])
     command = [sys.executable, "program.py"]
     with (
         open(tmp_path / "first", "w") as log,
@@ -256,10 +255,6 @@ def test_a_chain_runs_asynchronously_by_one_flag(tmp_path):
     assert any(path.name.startswith("iter_") for path in ckpt.iterdir())
 
 
-def test_the_environment_of_your_own_takes_under_40_lines():
-    assert len((EXAMPLES / "custom_env.py").read_text().splitlines()) < 40
-
-
 @pytest.mark.slow
 def test_the_custom_environment_trains_from_the_command_line_too(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(EXAMPLES)
@@ -274,18 +269,6 @@ def test_the_custom_environment_is_solved_at_the_defaults(tmp_path):
     check_result(printed, r"return 0\.10 after", tmp_path)
     (config,) = tmp_path.glob("runs/*/config.yaml")
     assert "final_episodes: 50" in config.read_text()
-
-
-def test_the_game_of_your_own_is_played_by_search(tmp_path, monkeypatch):
-    printed, _ = run_example("connect_three.py", "--simulations", "20", "--games", "10", folder=tmp_path)
-    results = re.findall(r"uct:20 against (\w+): mean outcome (-?\d\.\d\d) first, (-?\d\.\d\d) second", printed)
-    assert [name for name, *_ in results] == ["random", "minimax"]
-    # The first player can force a win, which minimax does.
-    assert float(results[0][1]) > 0.5
-    assert results[1][2] == "-1.00"
-    monkeypatch.syspath_prepend(EXAMPLES)
-    findings = check_env({"env_id": "connect_three:ConnectThreeEnv"}, steps=60)
-    assert {each.level for each in findings if "steps/s" not in each.text} == {"ok"}
 
 
 def test_the_search_example_answers_a_corner_with_the_center(tmp_path):

@@ -6,8 +6,8 @@ import itertools
 import pytest
 
 import minding.middleware as library
-from minding.engine import ChainError, OfflineRLContext, OnlineRLContext, Task
-from minding.engine.chain.check import check_chain, order_problems
+from minding.engine import OnlineRLContext, Task
+from minding.engine.chain.check import order_problems
 from minding.engine.chain.middleware import Declaration, declaration_of
 from minding.engine.chain.pipeline import chain_nodes
 
@@ -92,14 +92,6 @@ def test_exactly_the_wrong_orders_of_two_are_refused(words):
     assert wrong == WORDS[words]
 
 
-def test_a_chain_with_a_wrong_order_does_not_start():
-    names = ("StepCollector", "nstep_reward_enhancer", "reward_estimator", "data_pusher")
-    with pytest.raises(ChainError, match="reward_estimator at position 2"):
-        check_chain([Declared(DECLARED[name]) for name in names], OnlineRLContext)
-    right = [Declared(DECLARED[name]) for name in (names[0], names[2], names[1], names[3])]
-    check_chain(right, OnlineRLContext)
-
-
 @pytest.mark.parametrize("name", ["nstep_reward_enhancer", "priority_calculator"])
 def test_a_changed_rollout_that_nothing_reads_is_refused(name):
     chain = [DECLARED["StepCollector"], DECLARED["data_pusher"], DECLARED[name]]
@@ -134,30 +126,3 @@ def test_a_limit_without_a_target_needs_no_evaluation():
     evaluator = DECLARED["interaction_evaluator"]
     assert found(first(), evaluator) == []
     assert len(found(first(stop_value=1.0), evaluator)) == 1
-
-
-def test_undeclared_middleware_may_read_and_write_anything():
-    gae, unknown = DECLARED["gae_estimator"], None
-    chain = [Declared(gae), lambda ctx: None, Declared(gae), Declared(Declaration("last", reads=("train_data",)))]
-    assert list(order_problems(chain_nodes(chain), OnlineRLContext)) == []
-    assert found(unknown, DECLARED["StepCollector"], unknown, DECLARED["eps_greedy_handler"]) == []
-
-
-def test_members_and_second_halves_run_when_others_do():
-    last = Declared(Declaration("last", reads=("trajectories",)))
-    one, other = (Declared(Declaration(name, writes=("trajectories",))) for name in ("one", "other"))
-    parallel = Task().parallel(one, other)
-    assert list(order_problems(chain_nodes([parallel, last]), OnlineRLContext)) == []
-
-    def late(ctx):
-        yield
-
-    late.declaration = DECLARED["reward_timer"]
-    chain = [late, Declared(DECLARED["interaction_evaluator"])]
-    assert list(order_problems(chain_nodes(chain), OnlineRLContext)) == []
-
-
-def test_an_unknown_field_is_not_about_the_order():
-    checker = DECLARED["termination_checker"]
-    assert found(checker, DECLARED["offline_data_fetcher"]) == []
-    assert found(DECLARED["offline_data_fetcher"], checker, context=OfflineRLContext) == []

@@ -9,10 +9,10 @@ import signal
 import numpy as np
 import pytest
 
-from minding.engine import Config, Task
+from minding.engine import Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, read_manifest
-from minding.engine.errors import ChainError, CheckpointError, ConfigError, LearnerError
+from minding.engine.errors import CheckpointError, LearnerError
 from minding.engine.run import checkpoints
 from minding.engine.run.checkpoints import library_versions
 from minding.middleware import CkptSaver
@@ -99,12 +99,6 @@ def test_it_saves_every_train_freq_gradient_steps_and_at_the_end(run):
     assert (manifest["train_iter"], manifest["env_step"], manifest["eval_value"]) == (40, 400, None)
 
 
-def test_without_a_folder_it_saves_where_the_configuration_says(tmp_path):
-    weights = Weights()
-    weights.config = Config(config(run__out_dir=str(tmp_path / "elsewhere")))
-    assert CkptSaver(weights, "run", task=Task()).folder == tmp_path / "elsewhere" / "run" / "ckpt"
-
-
 def test_each_checkpoint_that_was_written_is_told(run, monkeypatch):
     written = []
 
@@ -114,11 +108,6 @@ def test_each_checkpoint_that_was_written_is_told(run, monkeypatch):
 
     run(listen, train_freq=20, max_step=3)
     assert written == [("best", True, 10), ("best", True, 20), ("iter_20", True, 20), ("iter_30", True, 30)]
-
-
-def test_without_a_frequency_only_the_end_is_saved(run):
-    assert names(run(train_freq=None).folder) == ["iter_50"]
-    assert not run(train_freq=None, final=False, max_step=3).folder.joinpath("iter_30").exists()
 
 
 @pytest.mark.parametrize("saver_first", [False, True])
@@ -222,13 +211,6 @@ def test_it_knows_whether_the_last_state_could_be_saved(run, monkeypatch, caplog
 def counts(folder):
     """Names of the checkpoints in a folder -> the gradient steps that their weights have made."""
     return {path.name: load_checkpoint(path)[0]["policy"]["value"].tolist() for path in sorted(folder.iterdir())}
-
-
-def test_keeping_none_is_refused():
-    with pytest.raises(ConfigError, match="keep_last=0"):
-        CkptSaver(Weights(), "run", keep_last=0)
-    with pytest.raises(ConfigError, match="train_freq=0"):
-        CkptSaver(Weights(), "run", train_freq=0)
 
 
 def test_counters_go_on_from_a_saved_state(run, tmp_path):
@@ -356,25 +338,3 @@ def test_changed_settings_are_listed_and_hold(run, resume, caplog):
     )
     state, _ = load_checkpoint(saver.folder / "iter_60")
     assert state["config"]["policy"]["learn"]["learning_rate"] == 0.0003
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ({"policy__type": "other"}, r"policy\.type is 'weights' there and 'other' here"),
-        ({"env__spec__observation": {"shape": [2]}}, r"env\.spec\.observation\.shape is \[1\] there and \[2\] here"),
-        ({"seed": 5}, "seed is None there and 5 here"),
-    ],
-)
-def test_another_runs_checkpoint_is_refused_with_both_sides(run, resume, override, message):
-    folder = run(max_step=4).folder
-    weights = Weights(**override)
-    with pytest.raises(CheckpointError, match=message):
-        resume(weights=weights)
-    # Nothing was saved over the checkpoints either.
-    assert (weights.value.tolist(), names(folder)) == ([0.0], ["iter_20", "iter_40"])
-
-
-def test_a_chain_without_a_saver_cannot_resume():
-    with Task().start(resume="latest") as task, pytest.raises(ChainError, match="add a CkptSaver"):
-        task.use(lambda ctx: None).run(max_step=1)

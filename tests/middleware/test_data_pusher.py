@@ -36,18 +36,6 @@ def test_no_transition_joins_two_episodes(counting_config):
         assert np.array_equal(flat["reward"], flat["next_obs"][:, 2])
 
 
-@pytest.mark.parametrize("reset_rows", [False, True])
-def test_the_buffer_holds_what_was_pushed(counting_config, reset_rows):
-    cfg = counting_config()
-    ctx, buffer = context(cfg, CountingEnv(reset_rows=reset_rows)), ReplayBuffer(20, COUNTING_FIELDS)
-    data_pusher(cfg, buffer)(ctx)
-    flat = transitions(ctx.trajectories)
-    assert len(buffer) == len(flat["reward"]) == (6 if reset_rows else 8)
-    for name, value in flat.items():
-        assert np.array_equal(buffer.ring.read(name, np.arange(len(buffer))), value)
-    assert buffer.ring.read("discount", np.arange(2)).tolist() == pytest.approx([0.9, 0.9])
-
-
 @pytest.mark.parametrize(("save_buffer", "guarantee", "rows"), [(True, "exact", 8), (False, "without-buffer", 0)])
 def test_the_buffer_is_saved_with_it_unless_it_is_left_out(counting_config, save_buffer, guarantee, rows):
     cfg = counting_config(**{"policy.other.save_buffer": save_buffer})

@@ -18,7 +18,6 @@ from minding.middleware import dataset_evaluator, offline_data_fetcher
 from minding.policies import get_policy_class
 
 STATES, ACTIONS, GAMMA = 5, 2, 0.9
-WIDE = {**space_of(1, low=-2.0, high=2.0), "rescaled": True}
 
 
 class Judged:
@@ -236,23 +235,6 @@ def test_discrete_actions_are_compared_by_their_share():
     assert dataset_evaluator(cfg, Judged(lambda obs: np.ones(len(obs), np.int64)), data).judge(0) == {
         "other_actions": 0.5
     }
-
-
-def test_distances_are_in_the_policys_units():
-    data = dataset([log(2, np.full((2, 1), 2.0), obs=np.zeros((3, 1)))] * 2, space_of(1), WIDE)
-    still = Judged(lambda obs: np.zeros((len(obs), 1), np.float32))
-    assert evaluator(still, data).judge(0) == {"action_distance": 1.0}
-
-
-def test_it_is_due_every_freq_gradient_steps():
-    still, due = Judged(lambda obs: np.zeros((len(obs), 1), np.float32)), []
-    judge, ctx = evaluator(still, counting(2, 3)), OfflineRLContext()
-    for _ in range(10):
-        ctx.train_iter += 4
-        judge(ctx)
-        due += [ctx.train_iter] * (ctx.data_eval is not None)
-        ctx = ctx.renew()
-    assert due == [12, 24, 36]
 
 
 @pytest.mark.parametrize(("last", "judged"), [(0, []), (15, [15]), (12, [])])

@@ -28,7 +28,7 @@ from minding.engine.data.obs_trees import unflatten
 from minding.engine.errors import FieldError
 from minding.engine.run.pool import ModelPool
 from minding.engine.search import opponents
-from minding.engine.types import CollectMode, EpisodeEnd, RewardEstimate
+from minding.engine.types import EpisodeEnd, RewardEstimate
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.envs.games.goal_games import BitFlip
 from minding.middleware.league import League
@@ -302,16 +302,3 @@ def test_a_replaced_field_names_all_that_may_have_set_it():
 
 def test_every_middleware_of_the_library_is_in_the_table():
     assert set(MIDDLEWARE) == set(library.__all__)
-
-
-def test_an_undeclared_access_would_be_noticed():
-    ctx = RecordingContext(env_step=1).begin()
-    ctx.train_iter += 1
-    ctx.eval_value = 2.0
-    assert ctx.eval_value + ctx.env_step == 3.0
-    assert ctx.touched == ({"train_iter", "env_step"}, {"train_iter", "eval_value"})
-
-
-def test_the_fakes_have_what_the_policies_modes_have():
-    protocol = {*CollectMode.__annotations__, *vars(CollectMode)}
-    assert set(dir(ACT.collect_mode)) >= {name for name in protocol if not name.startswith("_")}

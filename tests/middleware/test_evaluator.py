@@ -8,7 +8,6 @@ from fakes import AgePolicy, CountingEnv, CountingPolicy
 
 from minding.engine import Task
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.errors import EnvError
 from minding.engine.types import EpisodeEnd
 from minding.middleware import StepCollector, interaction_evaluator
 from minding.middleware.evaluator import play_episodes
@@ -34,12 +33,6 @@ def test_every_environment_plays_its_quota(evaluator, reset_rows):
     assert ctx.eval_output == ([short, long, short, long] if reset_rows else [short, short, long, long])
     assert ctx.eval_value == ctx.last_eval_value == 3.5
     assert (ctx.last_eval_iter, ctx.last_eval_clock, policy.resets) == (5, 100, 1)
-
-
-@pytest.mark.parametrize(("n_episode", "quotas"), [(1, [1, 0]), (2, [1, 1]), (5, [3, 2])])
-def test_quotas_that_do_not_divide_differ_by_one(n_episode, quotas):
-    episodes = play_episodes(AgePolicy().eval_mode, CountingEnv(lengths=(2, 3)), n_episode, max_steps=100)
-    assert [sum(end.env_id == n for end in episodes) for n in range(2)] == quotas
 
 
 @pytest.mark.parametrize("reset_rows", [False, True])
@@ -86,21 +79,6 @@ def test_it_is_due_once_every_freq_environment_steps(evaluator):
             evaluated.append(step)
     # The ends of rollouts of 40 steps after 100, 200 and 300.
     assert evaluated == [120, 200, 320]
-
-
-def test_it_does_not_repeat_while_no_gradient_step_is_made(evaluator):
-    middleware, policy = evaluator(CountingEnv())
-    ctx = OnlineRLContext(env_step=100, train_iter=5)
-    middleware(ctx)
-    calls = policy.calls
-    for step in (200, 300, 400):
-        ctx = ctx.renew()
-        ctx.env_step = step
-        middleware(ctx)
-        assert (ctx.eval_value, ctx.last_eval_clock, policy.calls) == (None, 100, calls)
-    ctx.train_iter = 6
-    middleware(ctx)
-    assert (ctx.eval_value, ctx.last_eval_clock) == (4.5, 400)
 
 
 def test_its_environments_are_closed_and_part_of_the_state(evaluator):
@@ -194,10 +172,3 @@ class Broken(CountingEnv):
         return dataclasses.replace(
             step, terminated=never, truncated=never, episodes=[], valid=np.full(len(never), False) if lost else None
         )
-
-
-def test_losing_every_episode_to_faults_ends_the_evaluation(monkeypatch):
-    monkeypatch.setattr(Broken, "steps", 0)
-    with pytest.raises(EnvError, match="environment 0 has lost 20 episodes in a row to faults, and none ended"):
-        play_episodes(AgePolicy().eval_mode, Broken(lengths=(1000, 1000)), 2, max_steps=500)
-    assert Broken.steps == 60

@@ -5,7 +5,6 @@ import logging
 import numpy as np
 import pytest
 
-from minding.engine.errors import EnvError
 from minding.middleware.her_data_enhancer import GoalRule
 
 ROWS = 70
@@ -64,26 +63,3 @@ def test_rows_are_given_in_the_form_that_the_rule_takes(kind, calls, caplog):
     # It was tried out in the first call.
     assert env.asked == calls
     assert (f"{kind.__name__}.compute_reward takes one row at a time" in caplog.text) == (calls > 1)
-
-
-def test_a_single_row_whose_goal_is_missed_tells_the_form():
-    rule, first = GoalRule(Mistaken(), "compute_reward"), np.flatnonzero(MISSED)[:1]
-    achieved, desired = ({"": goal[""][first]} for goal in (ACHIEVED, DESIRED))
-    assert rule(achieved, desired, {"effort": EFFORT[first]}).tolist() == EXPECTED[first].tolist()
-    np.testing.assert_array_equal(rule(ACHIEVED, DESIRED, {"effort": EFFORT}), EXPECTED)
-
-
-def test_a_failing_rule_names_a_key_that_is_missing():
-    with pytest.raises(EnvError) as caught:
-        GoalRule(Arrays(), "compute_reward")(ACHIEVED, DESIRED, {"cost": EFFORT})
-    assert str(caught.value) == (
-        "Arrays.compute_reward raised KeyError: 'effort'; its info holds what env.info_keys names, which is cost: name "
-        "the key there"
-    )
-
-    class Goals(Env):
-        def rule(self, achieved, desired, info):
-            return achieved - desired
-
-    with pytest.raises(EnvError, match=r"Goals.compute_reward returned float32 \(2,\) for a row: expected a number"):
-        GoalRule(Goals(), "compute_reward")(ACHIEVED, DESIRED, {})

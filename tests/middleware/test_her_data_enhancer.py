@@ -11,13 +11,10 @@ from streams import Stream
 
 from minding.engine.buffers import BaseBuffer
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.checkpoint import load_checkpoint, save_checkpoint
 from minding.engine.data import obs_trees
 from minding.engine.data.rollout import Rollout
-from minding.engine.errors import ShapeError
 from minding.envs.games.goal_games import BitFlip
 from minding.middleware import her_data_enhancer
-from minding.middleware.her_data_enhancer import goal_parts
 
 STEPS = 4
 FIELDS = (*(f"{when}.{what}" for when in ("obs", "next_obs") for what in ("observation", "achieved_goal")),)
@@ -210,20 +207,6 @@ def test_collectors_that_take_turns_keep_their_episodes_apart(config_of):
     assert sorted(map(tuple, own)) == sorted(map(tuple, expected[0]))
 
 
-def test_it_continues_exactly_from_a_checkpoint(config_of, tmp_path):
-    stream, cfg = Stream(5, 40), config_of(k=2)
-    one, middleware = enhanced(cfg, with_goals(stream, 0, 13), env=Plane())
-    save_checkpoint(tmp_path / "iter_1", middleware.state_dict(), {})
-    two, resumed = enhanced(cfg, env=Plane())
-    resumed.load_state_dict(load_checkpoint(tmp_path / "iter_1")[0])
-    before = len(one.batches)
-    for each in (middleware, resumed):
-        each(OnlineRLContext(trajectories=with_goals(stream, 13, 40)))
-    assert len(one.batches) - before == len(two.batches) > 3
-    for mine, theirs in zip(one.batches[before:], two.batches, strict=True):
-        assert {name: x.tobytes() for name, x in mine.items()} == {name: x.tobytes() for name, x in theirs.items()}
-
-
 def test_an_abandoned_episode_ends_with_what_was_reached(config_of):
     running = rollout(truncated=(1,))
     fresh = np.zeros((STEPS, 1), bool)
@@ -329,18 +312,6 @@ def test_goals_in_a_dict_are_replaced_as_those_in_an_array(config_of):
     for goal in ("obs.desired_goal", "next_obs.desired_goal", "next_obs.achieved_goal"):
         joined = np.concatenate([found[f"{goal}.first"], found[f"{goal}.rest.both"]], axis=1)
         np.testing.assert_array_equal(joined, rows[goal])
-
-
-def test_goals_with_different_parts_are_refused():
-    with pytest.raises(ValueError, match=r"has an entry 'desired_goal\.b', but no 'achieved_goal\.b'"):
-        goal_parts(["achieved_goal.a", "desired_goal.a", "desired_goal.b"])
-
-
-def test_what_has_no_goals_is_refused(config_of):
-    plain = rollout()
-    plain.obs, plain.last_obs, plain.final_obs = (np.zeros((*n, 3), np.float32) for n in ((STEPS, 1), (1,), (2,)))
-    with pytest.raises(ShapeError, match="the observation has no entry 'achieved_goal'"):
-        enhanced(config_of(), plain)
 
 
 def test_what_would_give_rewards_of_two_kinds_is_refused(config_of):

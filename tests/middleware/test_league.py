@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from minding.configs import compile_run
-from minding.configs.chains import check_chain
 from minding.configs.chains.league import evaluate, evaluator_env
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.obs_trees import unflatten
-from minding.engine.errors import ChainError, CheckpointError, ConfigError
+from minding.engine.errors import CheckpointError
 from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.run.pool import ModelPool
 from minding.engine.types import EnvStep, EpisodeEnd, LaneContext, Shippable
@@ -174,15 +173,6 @@ def test_past_selves_remember_only_their_episode():
     assert opponents(envs).tolist() == [[1] * 3, [2] * 3] * 20
 
 
-def test_episodes_state_their_opponents_version():
-    league, shelf, envs = league_of(7, size=1)
-    assert [end.info["opponent"] for end in play(envs, 2)[1].episodes] == [1.0] * 3
-    play(envs, 1)
-    add(league, shelf, 9)
-    assert [end.info["opponent"] for end in play(envs, 1)[0].episodes] == [-1.0] * 3
-    assert [end.info["opponent"] for end in play(envs, 2)[1].episodes] == [2.0] * 3
-
-
 def ended(*games):
     return OnlineRLContext(
         episode_stats=[EpisodeEnd(0, 0.0, 2, {"won": score, "opponent": float(version)}) for version, score in games],
@@ -276,29 +266,6 @@ def test_returns_are_those_of_ones_own_side():
     assert envs._of_own_side(EpisodeEnd(0, 3.0, 2, {"won": 1.0})).episode_return == 3.0
 
 
-def test_misuse_is_named():
-    with pytest.raises(ConfigError, match=r"opponent_rater\(score='score'\): episodes report 'won', 'opponent'"):
-        opponent_rater(league_of(7)[0], "score")(ended((1, 1.0)))
-    with pytest.raises(ChainError, match="no past self is in play: put model_pool"):
-        play(league_of()[2], 1)
-    with pytest.raises(ConfigError, match="size=0"):
-        league_of(size=0)
-
-
-@pytest.mark.parametrize(
-    ("setting", "told"),
-    [
-        ("league.opponents=[red_0, blu_1]", "no agent is called 'blu_1'; did you mean 'blue_1'"),
-        ("league.opponents=[]", "expected the agents of one side, some of blue_0, blue_1, blue_2, red_0"),
-        ("league.score=won", r"league.score='won' is not declared info \(score\)"),
-        ("pool.freq=null", "also give pool.freq"),
-    ],
-)
-def test_a_league_in_which_nobody_plays_is_refused(setting, told):
-    with pytest.raises(ConfigError, match=told):
-        check_chain(compile_run("duel_ppo", [setting]))
-
-
 @pytest.mark.parametrize("both", [False, True])
 def test_an_evaluation_is_of_ones_own_side_against_random_play(both):
     cfg = compile_run("duel_ppo", ["env.evaluator_env_num=4", f"env.team_reward={both}".lower()])
@@ -323,9 +290,3 @@ def test_an_evaluation_is_of_ones_own_side_against_random_play(both):
     assert [end for episodes in again for end in episodes] == seen
     envs.close()
     assert not evaluate(cfg, make_policy(cfg), 2, lambda: True)
-
-
-def test_past_selves_that_would_need_a_graph_are_refused():
-    policy = make_policy(compile_run("duel_ppo", ["policy.collect.backend=graph", "policy.model.hidden=[4]"]))
-    with pytest.raises(ConfigError, match="past selves act in NumPy"):
-        League(Shelf(), policy.collect_mode).environments(Ring(), [1])

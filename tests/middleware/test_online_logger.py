@@ -4,16 +4,13 @@ import contextlib
 import copy
 import csv
 import math
-import pickle
 import time
 
-import numpy as np
 import pytest
 
 from minding.engine import Config, Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.references import References
-from minding.engine.errors import FieldError, notes_of
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import read_status
 from minding.engine.types import EpisodeEnd
@@ -55,46 +52,6 @@ def test_a_row_holds_the_means_since_the_row_before(tmp_path):
         ("20", "10", "4.5"),
     ]
     assert [row["train/updates_per_step"] for row in rows(tmp_path)] == ["0.5", "0.5"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (
-            {"train_output": {"loss": 1.0, "note": "good"}},
-            r"ctx\.train_output\['note'\] to be a number, but found a str",
-        ),
-        ({"train_output": {"all": np.zeros(3)}}, r"ctx\.train_output\['all'\] to be a number, but found a ndarray"),
-        ({"train_output": {"none": None}}, r"ctx\.train_output\['none'\] to be a number, but found None"),
-        ({"train_output": {"a\nb": 1.0}}, r"ctx\.train_output\['a\\nb'\] to be a number under a name of printable"),
-        ({"train_output": {3: 1.0}}, r"ctx\.train_output\[3\] to be a number under a name of printable text"),
-        ({"train_output": 3.0}, r"ctx\.train_output to be a dict of numbers, but found a float"),
-        ({"eval_value": "good"}, r"ctx\.eval_value to be a number, but found a str"),
-    ],
-)
-def test_an_invalid_metric_is_named_with_who_set_it(tmp_path, fields, message):
-    def noisy(ctx):
-        for name, value in fields.items():
-            setattr(ctx, name, value)
-
-    task = Task()
-    with (
-        task.start(ctx=OnlineRLContext()),
-        pytest.raises(FieldError, match=f"online_logger expects {message}") as caught,
-    ):
-        task.use(noisy).use(online_logger(config(tmp_path), tmp_path, progress=False, task=task)).run(max_step=1)
-    assert any("may have been set by 'noisy' (position 0)" in note for note in notes_of(caught.value))
-    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
-
-
-def test_numbers_of_numpy_are_metrics(tmp_path):
-    logger = logger_in(tmp_path, metrics_freq=1)
-    context = iteration(1)
-    context.train_output = {"whole": np.int64(2), "half": np.float32(0.5), "there": np.array(3.0), "flag": True}
-    logger(context)
-    logger.close()
-    names = ("train/whole", "train/half", "train/there", "train/flag")
-    assert [rows(tmp_path)[0][name] for name in names] == ["2.0", "0.5", "3.0", "1.0"]
 
 
 def test_all_episodes_beyond_a_tables_size_have_a_line(tmp_path):
@@ -182,15 +139,6 @@ def test_policy_lag_is_written_as_least_mean_and_most(tmp_path):
     logger(iteration(5, policy_lag={"min": 1, "mean": 1, "max": 1}))
     logger.close()
     assert rows(tmp_path)[1]["policy_lag/max"] == "1.0"
-
-
-def test_the_context_is_only_read(tmp_path):
-    ctx = iteration(3, episode_stats=[EpisodeEnd(0, 1.0, 9)], eval_value=1.0, last_eval_iter=4)
-    before = copy.deepcopy(ctx)
-    logger = logger_in(tmp_path)
-    logger(ctx)
-    logger.finish(ctx)
-    assert ctx == before
 
 
 def test_each_row_is_an_event_in_the_iteration_that_completes_it(tmp_path):

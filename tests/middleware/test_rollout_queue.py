@@ -1,10 +1,7 @@
 """Learning from a rollout in several iterations."""
 
-import dataclasses
-
 import numpy as np
 import pytest
-from fakes import refuses
 from streams import Stream
 
 from benchmarks.fingerprint import fingerprint
@@ -12,7 +9,6 @@ from minding import training
 from minding.configs import compile_run
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
-from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import rollout_queue
 
@@ -64,17 +60,6 @@ def test_the_age_of_rollouts_is_part_of_the_lag(stream):
     # A rollout of a lane may be old when it arrives.
     (late,) = iterations(queue, stream, [3], {"min": 4, "mean": 4.0, "max": 4})
     assert late.policy_lag == {"min": 1, "mean": (4 + 1 + 2) / 3, "max": 4}
-
-
-def test_a_restored_queue_samples_the_same(stream):
-    queue, other = rollout_queue(3), rollout_queue(3)
-    iterations(queue, stream, range(2))
-    other.load_state_dict(queue.state_dict())
-    (one,), (two,) = (iterations(each, stream, [2]) for each in (queue, other))
-    for field in dataclasses.fields(one.trajectories):
-        np.testing.assert_equal(getattr(two.trajectories, field.name), getattr(one.trajectories, field.name))
-    refuses(CheckpointError, ("3 times, this run 2", lambda: rollout_queue(2).load_state_dict(queue.state_dict())))
-    refuses(ConfigError, ("times=0", lambda: rollout_queue(0)))
 
 
 @pytest.mark.parametrize("name", ["ppo", "impala"])

@@ -7,7 +7,7 @@ import pytest
 
 from minding.engine.chain.check import check_chain
 from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
-from minding.engine.errors import ChainError, ConfigError
+from minding.engine.errors import ChainError
 from minding.middleware.termination_checker import termination_checker
 
 
@@ -48,23 +48,6 @@ def test_recorded_data_end_a_run_by_passes_and_gradient_steps(task):
 def test_no_evaluation_and_a_nan_never_reach_the_stop_value(task, value):
     termination_checker(stop_value=-math.inf, task=task)(OnlineRLContext(eval_value=value))
     assert not task.finish
-
-
-def test_without_a_limit_it_is_an_error(task):
-    with pytest.raises(ConfigError, match="all are None"):
-        termination_checker(task=task)
-
-
-def test_it_ends_the_global_task_by_default():
-    from minding.engine import task
-
-    ran = []
-    with task.start(ctx=OnlineRLContext()):
-        task.use(lambda ctx: setattr(ctx, "env_step", ctx.env_step + 5))
-        task.use(termination_checker(max_env_step=15))
-        task.use(lambda ctx: ran.append(ctx.env_step))
-        task.run(max_step=100)
-    assert ran == [5, 10, 15]
 
 
 @pytest.mark.parametrize(

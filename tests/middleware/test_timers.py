@@ -1,9 +1,6 @@
 """Timers of iterations and of returns."""
 
-import pytest
-
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.errors import ConfigError
 from minding.middleware.timers import EvalTime, epoch_timer, reward_timer
 
 
@@ -30,19 +27,6 @@ def test_epoch_timer_measures_whole_iterations(caplog):
         run_iteration(timer, clock, OnlineRLContext(total_step=step), seconds)
     assert (timer.median, timer.mean) == (0.5, 0.75)
     assert caplog.messages == ["iteration 3: median 500.00 ms, mean 750.00 ms over the last 3"]
-
-
-def test_epoch_timer_forgets_older_iterations():
-    clock = Clock()
-    timer = epoch_timer(1, clock=clock)
-    for seconds in (8.0, 2.0):
-        run_iteration(timer, clock, OnlineRLContext(), seconds)
-    assert timer.median == 2.0
-
-
-def test_epoch_timer_refuses_a_frequency_below_one():
-    with pytest.raises(ConfigError, match="print_per=0"):
-        epoch_timer(0)
 
 
 def test_reward_timer_notes_the_first_evaluation_at_the_target(caplog):

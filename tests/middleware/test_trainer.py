@@ -9,7 +9,7 @@ from fakes import ReadingLearner
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.data.batch import Field
-from minding.engine.errors import NonFiniteError, ShapeError
+from minding.engine.errors import ShapeError
 from minding.middleware import multistep_trainer, trainer
 from minding.middleware.trainer import RolloutStore
 
@@ -70,12 +70,6 @@ def test_with_fewer_rows_than_minibatches_each_is_a_minibatch(train):
     assert ctx.train_output["grad_steps"] == 3
 
 
-def test_the_seed_decides_the_order(train):
-    assert train(data(8))[1] == train(data(8))[1]
-    assert train(data(8))[1] != train(data(8), seed=1)[1]
-    assert train(data(8), times=2)[1][:6] != train(data(8), times=2)[1][6:]
-
-
 def test_the_order_goes_on_from_a_saved_state(counting_config):
     cfg = counting_config("ppo")
     learners = [ReadingLearner(FIELDS) for _ in range(2)]
@@ -119,19 +113,6 @@ def test_minibatches_of_one_row_are_refused_for_comparisons(counting_config, cas
     larger = {**settings, "policy.collect.n_sample": 2 * count}
     for fitting in (without, larger):
         assert factory(counting_config(algorithm, **fitting), ReadingLearner(FIELDS)).requirements() == []
-
-
-@pytest.mark.parametrize("factory", [trainer, multistep_trainer])
-def test_rows_not_finite_or_missing_never_reach_the_learner(counting_config, factory):
-    learner = ReadingLearner(FIELDS)
-    middleware = factory(counting_config("ppo"), learner)
-    bad = data(8)
-    bad["number"][3] = np.nan
-    with pytest.raises(NonFiniteError, match="trainer, train_data: field 'number' of row 3 is nan"):
-        middleware(context(train_data=bad))
-    with pytest.raises(ShapeError, match="field 'number' of the rows is missing; got valid"):
-        middleware(context(train_data={"valid": np.ones(8, bool)}))
-    assert learner.steps == []
 
 
 def test_the_plain_trainer_makes_one_step_on_all_valid_rows(counting_config):
@@ -218,23 +199,6 @@ def test_indivisible_environments_are_refused(sequence_trainer):
         middleware(context(train_data=sequence_data(2, 4)))
     assert learner.steps == []
     assert sequence_trainer(minibatches=2)[0].requirements() == []
-
-
-def test_with_memory_there_is_no_minibatch_without_environments(sequence_trainer):
-    middleware, learner = sequence_trainer(minibatches=16)
-    assert middleware.requirements() == []
-    middleware(context(train_data=sequence_data(3, 4)))
-    assert [step["number"].shape for step in learner.steps] == [(3, 1)] * 12
-
-
-def test_data_that_are_no_whole_sequences_are_refused(sequence_trainer):
-    middleware, _ = sequence_trainer()
-    rows = sequence_data(3, 4)
-    with pytest.raises(ShapeError, match="sequences must have one length, got 2 to 3 rows; mark rows"):
-        middleware(context(train_data={name: array[1:] for name, array in rows.items()}))
-    del rows["sequence"]
-    with pytest.raises(ShapeError, match="no field 'sequence', without which a policy with memory cannot learn"):
-        middleware(context(train_data=rows))
 
 
 def test_a_rollout_is_written_into_its_tables_without_a_copy():

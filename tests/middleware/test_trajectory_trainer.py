@@ -6,7 +6,6 @@ from fakes import AgePolicy, CountingEnv, ReadingLearner
 
 from minding.engine import OnlineRLContext
 from minding.engine.data.batch import Field
-from minding.engine.errors import NonFiniteError, ShapeError
 from minding.middleware import StepCollector, trajectory_trainer
 
 FLAGS = dict.fromkeys(("terminated", "cut", "valid"), Field())
@@ -74,22 +73,3 @@ def test_minibatches_take_environments_in_a_new_order_each_pass(counting_config)
     again(ctx)
     found = [step["reward"].tolist() for step in learner.steps]
     assert found[6:12] == found[12:] != found[:6]
-
-
-def test_a_rollout_that_minibatches_do_not_divide_is_refused(counting_config):
-    cfg = counting_config("coma", **{"policy.learn.n_minibatch": 4})
-    learner, ctx = ReadingLearner(FIELDS), OnlineRLContext()
-    StepCollector(cfg, AgePolicy().collect_mode, CountingEnv())(ctx)
-    with pytest.raises(ShapeError, match=r"trajectory_trainer: .*n_minibatch=4 .* .ctx.trajectories holds 2."):
-        trajectory_trainer(cfg, learner)(ctx)
-    assert learner.steps == []
-
-
-def test_rows_that_are_not_finite_never_reach_the_learner(counting_config):
-    cfg, learner = counting_config("impala"), ReadingLearner(FIELDS)
-    ctx = OnlineRLContext()
-    StepCollector(cfg, AgePolicy().collect_mode, CountingEnv())(ctx)
-    ctx.trajectories.reward[2, 1] = np.inf
-    with pytest.raises(NonFiniteError, match="trajectory_trainer, trajectories: field 'reward' of row 5 is inf"):
-        trajectory_trainer(cfg, learner)(ctx)
-    assert learner.steps == []

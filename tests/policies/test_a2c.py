@@ -1,16 +1,10 @@
 """A2C: one update against float64 NumPy, gradients by finite differences, sequences, RMSProp, Monte-Carlo returns."""
 
-import dataclasses
-
 import kit
 import numpy as np
 import pytest
 from fakes import VECTOR, dict_of, discrete, mask_of, multi_discrete, space_of
-from float64_networks import categorical, finite_differences, normal, params, scores, state_value
-
-from minding import training
-from minding.configs import compile_run
-from minding.engine import Config, OnlineRLContext, Task
+from float64_networks import categorical, finite_differences, scores, state_value
 
 pytestmark = pytest.mark.eager
 
@@ -70,48 +64,6 @@ def test_advantages_are_standardised_where_asked_for(bench):
     kit.check_metrics(bench.learn(rows).metrics, expected)
 
 
-@pytest.mark.parametrize(("progress", "rate"), [(0.0, RATE), (0.25, 0.75 * RATE), (1.0, 0.0)])
-def test_the_learning_rate_falls_to_zero_over_the_run(bench, progress, rate):
-    before = bench.params["net.value.bias"]
-    assert bench.learn(bench.rows(action=3), progress=progress).metrics["learning_rate"] == rate
-    assert np.array_equal(bench.params["net.value.bias"], before) == (rate == 0.0)
-
-
-def test_a_schedule_stays_at_its_end_beyond_the_run(bench):
-    groups, rows = bench.root.optim.groups, bench.rows(action=3)
-    groups["net"] = dataclasses.replace(groups["net"], kind="exp")
-    rates = [bench.learn(rows, progress=x).metrics["learning_rate"] for x in (-1.0, 0.0, 1.0, 2.0)]
-    assert rates == pytest.approx([RATE, RATE, RATE * np.exp(-5.0), RATE * np.exp(-5.0)])
-
-
-def test_a_memorys_sequences_restart_at_ends():
-    memory, steps, envs = {"policy.model.memory": "gru", "policy.model.memory_dim": 4}, 4, 3
-    bench = kit.Bench(kit.make_policy("a2c", VECTOR, space_of(2), ADAM, **memory), steps * envs)
-    policy = bench.policy
-    rng, mode = np.random.default_rng(0), policy.collect_mode
-    begun, valid = np.zeros((steps, envs), bool), np.ones((steps, envs), bool)
-    begun[[1, 3], [0, 2]], valid[[0, 2], [0, 2]] = True, False
-    acted = []
-    for t in range(steps):
-        mode.reset(np.flatnonzero(begun[t]))
-        obs = rng.standard_normal((envs, 4)).astype(np.float32)
-        acted.append({"obs": obs, **mode.forward(obs)})
-    rows = {name: np.concatenate([row[name] for row in acted]) for name in acted[0]}
-    advantage, target = rng.standard_normal((2, steps * envs)).astype(np.float32)
-    rows.update(advantage=advantage, begun=begun.reshape(-1), valid=valid.reshape(-1), **{"return": target})
-    index = np.arange(steps * envs).reshape(1, steps, envs)
-    bench.hold_still()
-    metrics = bench.learn(rows, index).metrics
-    counted = rows["valid"]
-    policy_loss = -(advantage * rows["log_prob"].astype(np.float64))[counted].mean()
-    value_loss = 0.5 * ((rows["value"] - target)[counted].astype(np.float64) ** 2).mean()
-    entropy = normal(np.zeros((1, 2)), np.zeros(2), np.zeros((1, 2)))[1]
-    # What was unrolled is what was acted.
-    assert abs(metrics["approx_kl"]) < 1e-6
-    expected = [policy_loss, value_loss, policy_loss + 0.5 * value_loss - 0.01 * entropy]
-    assert [metrics[name] for name in ("policy_loss", "value_loss", "loss")] == pytest.approx(expected, rel=1e-4)
-
-
 def test_rmsprop_is_the_default_and_gradients_are_bounded():
     bench = kit.Bench(kit.make_policy("a2c", VECTOR, discrete(3), {"anneal_lr": False}), 12)
     rows, p = bench.rows(action=3), bench.params
@@ -124,17 +76,3 @@ def test_rmsprop_is_the_default_and_gradients_are_bounded():
     for name, slope in zip(names, slopes, strict=True):
         grad = slope * 0.5 / norm
         np.testing.assert_allclose(after[name], p[name] - 7e-4 * grad / (0.1 * np.abs(grad) + 1e-5), atol=2e-5)
-
-
-@pytest.mark.slow
-def test_it_learns_from_monte_carlo_returns_as_from_lambda_one():
-    results = []
-    for chain in ("monte_carlo", "on_policy"):
-        user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "a2c", "model": {"hidden": [8]}}, chain=chain)
-        cfg, task = compile_run(user, ["policy.eval.freq=1000000"]), Task()
-        with task.start(ctx=OnlineRLContext()):
-            policy = training.build(task, cfg)
-            task.run(max_step=6)
-        results.append(params(policy))
-    for name, values in results[0].items():
-        assert np.array_equal(values, results[1][name]), name

@@ -73,9 +73,3 @@ def test_step_sizes_of_actor_and_critic_fall_to_zero(bench, rows, progress, shar
     for name, rate in (("net.head.linear.bias", 0.01), ("net.value.bias", 0.04)):
         moved = np.abs(bench.params[name] - before[name])
         assert moved == pytest.approx(np.full(moved.shape, rate * share), rel=1e-2)
-
-
-def test_every_parameter_belongs_to_one_of_the_two(bench):
-    groups = bench.root.optim.groups
-    held = [id(p) for group in groups.values() for p in group.params]
-    assert sorted(held) == sorted(id(p) for p in bench.policy.net.trainable_params())

@@ -6,7 +6,6 @@ import pytest
 from fakes import VECTOR, dict_of, discrete, draw_masks, mask_of, space_of
 from numeric import t
 
-from minding.engine.errors import MindingError, SpaceError
 from minding.engine.process.runtime import ms
 from minding.policies.alphazero import cross_entropy
 from minding.policies.core.acting_network import acting_network
@@ -127,13 +126,3 @@ def test_search_gets_logits_and_values_in_numpy_and_from_a_graph(each):
     for here, there in zip(policy.collect_mode.predict(many).values(), graph):
         np.testing.assert_allclose(here, there, atol=1e-5)
     np.testing.assert_array_equal(policy.eval_mode.forward(obs), logits.argmax(axis=1))
-
-
-def test_residual_needs_planes():
-    with pytest.raises(SpaceError, match=r"planes \(C, H, W\).*got \(4,\)"):
-        kit.make_policy("alphazero", VECTOR, discrete(3), **RESIDUAL)
-
-
-def test_a_policy_without_predictions_says_so():
-    with pytest.raises(MindingError, match="bc predicts no policy"):
-        kit.make_policy("bc").eval_mode.predict(np.zeros((2, 4), np.float32))

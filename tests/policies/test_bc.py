@@ -1,13 +1,9 @@
 """BC: updates against float64 NumPy, and what a cloned policy does."""
 
 import kit
-import numpy as np
 import pytest
 from fakes import VECTOR, composite, dict_of, discrete, space_of
 from float64_networks import categorical, normal, scores
-
-from minding.engine.chain.context import OfflineRLContext
-from minding.middleware import offline_data_fetcher, trainer
 
 pytestmark = pytest.mark.eager
 
@@ -65,38 +61,3 @@ def test_a_cloned_policy_does_what_was_recorded():
     for _ in range(300):
         bench.learn(rows)
     assert bench.policy.eval_mode.forward(rows["obs"]).tolist() == rows["action"].astype(int).tolist()
-
-
-class Rows:
-    """Recorded data in device tables."""
-
-    digest = "a"
-
-    def __init__(self, batches, values):
-        self.batches, self.values = batches, values
-
-    def __len__(self):
-        return len(self.values["action"])
-
-    def batch(self, index):
-        return self.batches(self.values, index)
-
-
-def test_the_weights_do_not_depend_on_steps_per_call():
-    found = []
-    for steps_per_call in (1, 7):
-        learn = {"batch_size": 8, "steps_per_call": steps_per_call}
-        bench = kit.Bench(kit.make_policy("bc", VECTOR, space_of(2), learn), 30)
-        cfg = bench.policy.config
-        # The learning rate falls to 0 within the run.
-        cfg.run.max_train_iter = 16
-        fetch = offline_data_fetcher(cfg, Rows(bench.batches, bench.rows(seed=2)))
-        learn, ctx, rates = trainer(cfg, bench.policy.learn_mode), OfflineRLContext(), []
-        while ctx.train_iter < 16:
-            fetch(ctx)
-            learn(ctx)
-            rates += [ctx.train_output["learning_rate"]] * int(ctx.train_output["grad_steps"])
-        assert ctx.train_iter == 16
-        assert np.mean(rates) == pytest.approx(1e-3 * 17 / 32)
-        found.append(bench.params)
-    kit.check_bits(*found)

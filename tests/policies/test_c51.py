@@ -44,26 +44,6 @@ def projected(probability, positions, count=3):
     return value(project(t(*probability), t(*positions), places)).tolist()
 
 
-@pytest.mark.parametrize(
-    ("positions", "expected"),
-    [
-        # On the atoms, in order and not.
-        ([0.0, 1.0, 2.0], [0.5, 0.25, 0.25]),
-        ([2.0, 2.0, 0.0], [0.25, 0.0, 0.75]),
-        # Between them: 1/4 of the way and in the middle.
-        ([0.25, 1.5, 1.5], [0.375, 0.125 + 0.25, 0.25]),
-        # Clipped at both ends, a little and far outside.
-        ([-0.5, 2.5, 1.0], [0.5, 0.25, 0.25]),
-        ([1e6, -1e6, 0.5], [0.25 + 0.125, 0.125, 0.5]),
-        # After a true end all of it lies at the reward.
-        ([0.75, 0.75, 0.75], [0.25, 0.75, 0.0]),
-        ([2.0, 2.0, 2.0], [0.0, 0.0, 1.0]),
-    ],
-)
-def test_the_projection_by_hand(positions, expected):
-    assert projected([[0.5, 0.25, 0.25]], [positions]) == [expected]
-
-
 @pytest.mark.parametrize(("low", "high", "count"), [(-10.0, 10.0, 51), (9999.0, 10000.0, 51), (-3e5, -2e5, 21)])
 def test_atoms_lie_where_they_do_in_float64(low, high, count):
     support, mean = np.linspace(low, high, count), SupportMean(low, high, count)

@@ -297,15 +297,6 @@ def test_the_actor_steps_with_each_minibatch_of_the_last_pass(built):
     assert metrics["entropy"] == pytest.approx(np.mean(expected), rel=1e-5)
 
 
-@pytest.mark.slow
-def test_without_the_state_the_critic_sees_the_same_but_for_it(built):
-    bench = built("without the state")
-    bench.hold_still()
-    rows = rows_for(bench)
-    step, p = oracle_of(bench, rows), bench.params
-    kit.check_metrics(learn(bench, rows).metrics, step.critic(p, step.target(p)))
-
-
 def test_absent_agents_change_nothing(built):
     found = []
     for absent in (False, True):
@@ -318,9 +309,6 @@ def test_absent_agents_change_nothing(built):
         learn(bench, rows)
         found.append(bench.params)
     kit.check_bits(*found)
-
-
-# Acting
 
 
 def team_obs(count, seed=0):
@@ -358,6 +346,9 @@ def test_what_has_acted_is_the_policy_that_learns(bench):
     # Another action before would have been another policy.
     rows["memory"][1:, :, :, SIZE:] = np.roll(rows["memory"][1:, :, :, SIZE:], 1, -1)
     assert learn(bench, rows).metrics["approx_kl"] > 1e-4
+
+
+# Acting
 
 
 @pytest.mark.shared_graphs

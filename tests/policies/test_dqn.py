@@ -22,9 +22,6 @@ from action_values import (
 )
 from fakes import VECTOR, discrete
 
-from minding.configs import compile_run
-from minding.engine.errors import ConfigError, MindingError
-
 pytestmark = pytest.mark.eager
 
 CONTRACT = {
@@ -135,19 +132,6 @@ def test_the_schedule_of_the_target_goes_on_in_a_loaded_policy(fresh):
     assert other.state_dict()["learn_steps"] == 41
 
 
-def test_eps_is_the_share_of_random_actions(bench):
-    obs = np.random.default_rng(1).standard_normal((6000, 4)).astype(np.float32)
-    greedy, collect = bench.policy.eval_mode.forward(obs), bench.policy.collect_mode.forward
-    assert np.array_equal(collect(obs, eps=0.0)["action"], greedy)
-    # A random action is the greedy one in a third of the cases.
-    assert (collect(obs, eps=0.3)["action"] != greedy).mean() == pytest.approx(0.2, abs=0.02)
-
-
-def test_it_has_no_state_value(bench):
-    with pytest.raises(MindingError, match="dqn has no state value"):
-        bench.policy.collect_mode.value(np.zeros((1, 4), np.float32))
-
-
 def test_the_normalizer_learns_from_sampled_rows_only(bench):
     values = random_rows(bench)
     values["obs"][BATCH:] = 1e6
@@ -156,9 +140,3 @@ def test_the_normalizer_learns_from_sampled_rows_only(bench):
         moments = cell.encoder.encoders[0].normalizer.moments
         assert moments.count == BATCH
         np.testing.assert_allclose(moments.mean, values["obs"][:BATCH].mean(0), rtol=1e-5)
-
-
-def test_munchausen_is_refused_with_rewards_of_several_steps():
-    settings = ["env.env_id=CartPole-v1", "policy.learn.munchausen=0.9", "policy.learn.nstep=3"]
-    with pytest.raises(ConfigError, match=r"use policy\.learn\.nstep=1"):
-        compile_run("dqn", settings)

@@ -10,16 +10,12 @@ from fakes import IMAGE, VECTOR, dict_of, discrete, draw_masks, mask_of, multi_d
 from float64_networks import gradients
 from team_values import GATES
 from test_recurrent import gru_step, sigmoid
-from treevalue import FastTreeValue
 
-from minding import training
 from minding.configs import compile_run
 from minding.configs.chains.sequence_replay import sequence_buffer
-from minding.engine import Config, OnlineRLContext, Task
-from minding.engine.errors import ConfigError
+from minding.engine import Config
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.engine.seeding import generator_state, restore_generator
-from minding.middleware import OffPolicyLearner
 from minding.policies.dreamer import start_states
 from minding.policies.networks.world_model import MixedChoicesHead
 
@@ -42,6 +38,8 @@ CONTRACT = {
             "policy.model.posterior": "full",
             "policy.learn.actor_gradient": "dynamics",
             "policy.model.decoder": "convolutions",
+            "policy.learn.length": 2,
+            "policy.learn.horizon": 2,
         },
     ),
     "dreamer, masked choices": (CHOICE, multi_discrete(*COUNTS), SMALL),
@@ -432,20 +430,6 @@ def test_the_update_has_the_losses_of_its_formulas(built, kind):
         kit.check_slopes(loss, oracle.p, moved, gradients(policy, group), rel=1e-3, abs=2e-4)
 
 
-def test_what_fills_up_a_sequence_changes_nothing(built):
-    made = []
-    for other in (False, True):
-        bench = built()
-        batch = bench.buffer.sample(1, BATCH)
-        # Other rows in the places that only fill up; the state after the last true row stays the same.
-        index = np.where(batch.filled | (not other), batch.index, 7).astype(np.int32)
-        assert (index != batch.index).any() == other
-        batch.index = index
-        made.append(bench.policy.learn_mode.forward(batch).metrics)
-    for name in ("model_loss", "divergence", "actor_loss", "critic_loss", "grad_norm_model"):
-        assert made[1][name] == pytest.approx(made[0][name], rel=1e-5), name
-
-
 class Unrolled(nn.Cell):
     """The states of sequences as learning computes them."""
 
@@ -547,45 +531,6 @@ def chain(*overrides):
     return compile_run(user, [*small, "policy.model.hidden=[8]", "policy.collect.n_sample=16", *overrides])
 
 
-def test_replayed_sequences_hold_memories_and_the_successor():
-    task = Task()
-    with task.start(ctx=OnlineRLContext()):
-        training.build(task, chain("policy.collect.random_steps=20"))
-        learner = next(m for m in task.members if isinstance(m, OffPolicyLearner))
-        # Shorter than the warm-up.
-        task.run(max_step=6)
-        batch = learner._buffer.sample(1, 60)
-    rows = {name: batch.layout.read(batch.tables.host, name, batch.index[0]) for name in batch.layout.fields}
-    filled = batch.filled[0]
-    for t in range(len(filled) - 1):
-        there = filled[t] & filled[t + 1]
-        np.testing.assert_array_equal(rows["next_obs"][t][there], rows["obs"][t + 1][there])
-        np.testing.assert_array_equal(rows["memory"][t + 1][there][:, -2:], np.eye(2)[rows["action"][t][there]])
-    # An episode begins with nothing remembered.
-    begun = ~rows["memory"].any(axis=-1)
-    assert 0 < begun[filled].sum() < filled.sum()
-
-
-def test_without_a_stored_context_nothing_remembered_is_stored(built):
-    policies = {kind: built(kind).policy for kind in KINDS}
-    assert "memory" in policies["box"].learn_mode.fields
-    assert "memory" not in policies["choice"].learn_mode.fields
-    assert policies["choice"].collect_mode.record_fields == ("memory",)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["policy.learn.length=64", "env.max_episode_steps=40"], r"policy\.learn\.length=64 exceeds the 40"),
-        (["policy.learn.horizon=0"], r"policy\.learn\.horizon"),
-        (["policy.learn.train_ratio=1e-4"], r"policy\.learn\.train_ratio=0\.0001"),
-    ],
-)
-def test_settings_that_learn_nothing_are_refused_first(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        training.check_runnable(chain(*settings))
-
-
 def test_choices_are_drawn_from_their_product_where_allowed():
     head = MixedChoicesHead(4, list(COUNTS), 0.1, np.random.default_rng(0))
     rng, count = np.random.default_rng(1), 6
@@ -610,17 +555,3 @@ def test_choices_are_drawn_from_their_product_where_allowed():
     np.testing.assert_allclose(log_prob.asnumpy(), expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(entropy.asnumpy(), spread, rtol=1e-5, atol=1e-6)
     assert len(set(action[:-1, 0])) == 2
-
-
-def test_masks_of_the_environment_hold_in_every_way_to_act():
-    policy = kit.make_policy("dreamer", CHOICE, multi_discrete(*COUNTS), modes=("collect", "eval"), **SMALL)
-    rng, mask = np.random.default_rng(0), draw_masks(COUNTS, 200, np.random.default_rng(0))
-    seen = {"seen": rng.standard_normal((200, 4)).astype(np.float32), "symbol": rng.integers(0, 3, 200)}
-    obs, mode = FastTreeValue({"action_mask": mask, **seen}), policy.collect_mode
-    for options in ({}, {"random": True}):
-        action = mode.forward(obs, **options)["action"]
-        assert np.take_along_axis(mask, action + np.array([0, COUNTS[0]]), axis=1).all()
-        np.testing.assert_array_equal(mode.memory[:, -sum(COUNTS) :], hot(action))
-    action = policy.eval_mode.forward(obs)
-    assert np.take_along_axis(mask, action + np.array([0, COUNTS[0]]), axis=1).all()
-    np.testing.assert_array_equal(policy.actors["eval"].newest_memory[:, -sum(COUNTS) :], hot(action))

@@ -1,7 +1,5 @@
 """Decision Transformer: the loss against float64, and that acting is what was learned."""
 
-import types
-
 import kit
 import numpy as np
 import pytest
@@ -10,8 +8,6 @@ from float64_networks import categorical
 from test_recurrent import HEADS, LAYERS, LENGTH, gtrxl_rows
 
 from minding.engine.data.batch import Recorded
-from minding.engine.errors import ConfigError, NonFiniteError
-from minding.training.player import Player
 
 pytestmark = pytest.mark.eager
 
@@ -108,20 +104,3 @@ def test_the_target_is_the_best_return_or_the_settings(taught):
     taught.policy.load_state_dict(state)
     assert params["net.target"].asnumpy().tolist() == [2.5]
     taught.policy.cfg.eval.target_return = None
-
-
-def test_data_without_a_whole_episode_have_no_return_to_ask_for(bench):
-    with pytest.raises(ConfigError, match="no recorded episode ends"):
-        bench.policy.take_recorded(Recorded(2, np.zeros(0), lambda name, rows: np.zeros(0)))
-
-
-@pytest.mark.parametrize("reward", [np.nan, 1e39, None, "x", [1.0, [2.0]]])
-def test_a_reward_that_is_no_finite_number_is_refused(reward):
-    actor = types.SimpleNamespace(take_reward=lambda rewards: pytest.fail(f"{rewards} was taken"))
-    with pytest.raises(NonFiniteError, match="take_reward: expected the rewards of the last actions, finite"):
-        Player.take_reward(types.SimpleNamespace(_actor=actor), reward)
-
-
-def test_a_return_beyond_float32_is_not_asked_for():
-    with pytest.raises(ConfigError, match="target_return"):
-        kit.make_policy("dt", VECTOR, discrete(3), **TRANSFORMER, **{"policy.eval.target_return": 1e39})

@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 from fakes import VECTOR, space_of
 
-from minding.configs import compile_run
-from minding.engine.errors import ConfigError
-
 SMALL = {"policy.model.normalize_obs": True, "policy.model.n_critics": 3}
 CONTRACT = {"edac": (VECTOR, space_of(2, 2), SMALL)}
 RESUMES = {}
 
-ALPHA, CRITICS, WEIGHT = 0.2, 4, 0.7
+ALPHA, CRITICS, WEIGHT = 0.2, 3, 0.7
 built, bench = kit.benches(
     "edac",
     action=space_of(kit.SIZE),
@@ -72,10 +69,3 @@ def test_the_alignment_of_equal_critics_is_their_number(bench):
     rows = TestEDAC().rows(bench)
     sloped = np.mean(np.any(slopes(bench.params, "critics.q1", rows["action"][:16], rows["obs"][:16]), axis=1))
     assert TestEDAC().learn(bench, rows).metrics["alignment"] == pytest.approx(sloped * CRITICS, rel=1e-4)
-
-
-def test_one_critic_has_no_slope_to_differ_from():
-    with pytest.raises(
-        ConfigError, match=r"diversity_weight=0\.5 with policy\.model\.n_critics=1: .* 2 critics or more"
-    ):
-        compile_run("edac", ["env.env_id=Pendulum-v1", "policy.model.n_critics=1", "policy.other.data=recorded"])

@@ -7,7 +7,6 @@ from action_values import linear, np_huber, np_log_softmax
 from fakes import VECTOR, dict_of, discrete, draw_masks, mask_of, space_of, tiny_config
 from float64_networks import finite_differences, gradients
 
-from minding.engine.errors import ShapeError
 from minding.policies.happo import HAPPO
 
 pytestmark = pytest.mark.eager
@@ -196,9 +195,3 @@ def test_each_step_of_hatrpo_raises_its_objective(made):
         "value_loss": np.mean([value_loss(p, seen) for _, seen, _ in found]),
     }
     kit.check_metrics(metrics, expected, rel=1e-3)
-
-
-def test_rows_without_those_of_some_agents_are_refused(clipped):
-    fewer = kit.Bench(clipped.policy, ROWS - 1)
-    with pytest.raises(ShapeError, match=f"expected the rows of all 3 agents of each step.* got {ROWS - 1} rows"):
-        fewer.learn(fewer.rows(action=3))

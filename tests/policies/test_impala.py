@@ -99,9 +99,3 @@ def test_nothing_is_learned_from_a_reset_row(built):
         assert state["moments"]
         results.append((metrics, fingerprint(state)))
     assert results[0] == results[1]
-
-
-def test_the_values_of_the_acting_policy_are_not_recorded(bench):
-    mode = bench.policy.collect_mode
-    assert mode.record_fields == ("log_prob",)
-    assert set(mode.forward(np.zeros((2, *VECTOR["shape"]), np.float32))) == {"action", "log_prob"}

@@ -3,10 +3,9 @@
 import kit
 import numpy as np
 import pytest
-from fakes import VECTOR, dict_of, discrete, mask_of, space_of, tiny_config
+from fakes import VECTOR, dict_of, discrete, mask_of, space_of
 
 from minding.engine.data.agent_axis import with_identity
-from minding.engine.errors import SpaceError
 from minding.policies.discrete_sac import DiscreteSAC
 from minding.policies.ppo import PPO
 
@@ -28,13 +27,6 @@ def test_it_is_another_algorithm_under_its_own_name(name, kind, lacks):
     assert type(made) is kind
     assert made.name == made.actors["collect"].name == name
     assert lacks not in made.cfg.other
-
-
-def test_it_learns_for_several_agents():
-    cfg = tiny_config("ippo", SEEN, discrete(3))
-    del cfg.env.spec["agents"]
-    with pytest.raises(SpaceError, match=r"'ippo' learns for several agents"):
-        PPO(cfg)
 
 
 @pytest.mark.parametrize(("name", "space"), [("ippo", SEEN), ("gail", VECTOR)])

@@ -6,7 +6,6 @@ import pytest
 from fakes import VECTOR, dict_of, discrete, draw_masks, mask_of, multi_discrete
 
 from minding.engine.data import obs_trees
-from minding.engine.errors import ShapeError
 from minding.policies import get_policy_class
 from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.acting.sampling import Categorical
@@ -83,19 +82,6 @@ def test_the_largest_draw_takes_the_last_legal_action():
 
 
 # Use
-
-
-def test_a_mask_given_apart_has_to_fit(ppo, tiny_config):
-    obs, mask = np.zeros((2, 4), np.float32), np.ones((2, ACTIONS), bool)
-    with pytest.raises(ShapeError, match=r"action_mask for ppo: expected bool \(N, 5\), got bool \(2, 4\)"):
-        ppo.eval_mode.forward(obs, action_mask=mask[:, :4])
-    with pytest.raises(ShapeError, match="row 1 allows no action"):
-        ppo.eval_mode.forward(obs, action_mask=mask & np.array([[True], [False]]))
-    with pytest.raises(ShapeError, match=r"expected action_mask .*, observation .*, got observation"):
-        ppo.eval_mode.forward({"observation": obs})
-    plain = get_policy_class("ppo")(tiny_config("ppo", VECTOR, discrete(ACTIONS)), modes=("eval",))
-    with pytest.raises(ShapeError, match=r"the environment it was trained in has none; declare it with env.info_keys"):
-        plain.eval_mode.forward(obs, action_mask=mask)
 
 
 def test_the_normalizer_sees_the_observation_beside_the_mask():

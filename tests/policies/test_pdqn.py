@@ -6,10 +6,6 @@ import pytest
 from fakes import VECTOR, composite, dict_of, mask_of
 from float64_networks import actor, choice_values
 
-from minding.configs import compile_run
-from minding.engine import Config
-from minding.engine.errors import SpaceError
-
 pytestmark = pytest.mark.eager
 
 CONTRACT = {
@@ -126,20 +122,3 @@ def test_exploration_is_noise_on_the_numbers_and_random_actions():
     # Of the random actions, a third has the greedy choice.
     assert np.mean(random[:, 0] != greedy[:, 0]) == pytest.approx(0.4, abs=0.03)
     assert np.abs(random[:, 1:]).max() <= 1.0
-
-
-def test_spaces_without_a_box_per_choice_are_an_error():
-    def compiled(kind, *more):
-        env = {"env_id": "fakes:Judge", "env_kwargs": {"kind": kind}}
-        return compile_run(Config(env=env, policy={"type": "pdqn"}), more)
-
-    compiled("tuple")
-    with pytest.raises(SpaceError, match=r"acts with 1 choice beside numbers, but .* has 2: choose another"):
-        compiled("dict")
-    with pytest.raises(SpaceError, match=r"acts in composite action spaces, but .* has a multi_discrete space"):
-        compiled("tuple of choices")
-    message = r"multi_pass=true: expected .* a Box for each of its values, got choices of \[3\] values and 1 Box;"
-    with pytest.raises(SpaceError, match=message):
-        compiled("tuple", "policy.model.multi_pass=true")
-    with pytest.raises(SpaceError, match=r"acts in \[-1, 1\], but the action space has the bounds"):
-        compiled("tuple", "env.rescale_action=false")

@@ -61,8 +61,3 @@ def test_each_minibatch_has_its_own_baseline(bench):
     for k, advantage in enumerate(advantages):
         expected = without_baseline(rows["return"][INDEX[k]], "mean")
         np.testing.assert_allclose(advantage, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_nothing_but_the_action_is_recorded(bench):
-    assert set(bench.policy.collect_mode.forward(np.zeros((2, 4), np.float32))) == {"action"}
-    assert bench.policy.collect_mode.record_fields == ()

@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 from fakes import discrete
 
-from minding.engine.data.batch import Field
-
 pytestmark = pytest.mark.eager
 
 STEPS, ENVS = 4, 6
@@ -97,24 +95,6 @@ def test_the_update_follows_its_formula_without_reset_rows(bench, rollout):
     assert bench.policy.learn_mode.forward(batch).metrics == metrics
 
 
-@pytest.mark.slow
-def test_every_step_on_older_data_compares_with_the_start(built, rollout):
-    log_prob = rollout["log_prob"] + np.random.default_rng(1).uniform(-1.0, 1.0, ROWS).astype(np.float32)
-    weight = np.minimum(np.exp(rollout["log_prob"] - log_prob), 2.0)
-    present = {**rollout, "advantage": rollout["advantage"] * weight}
-    older = {**rollout, "log_prob": log_prob, "value": np.full(ROWS, 9.0, np.float32)}
-    found = []
-    for rows, lag in ((present, 0), (older, 1)):
-        bench = built()
-        bench.settings.normalize_advantage = False
-        batch = bench.batch(rows, HALVES)
-        batch.lag = lag
-        found.append((bench.policy.learn_mode.forward(batch).metrics, bench.params))
-    assert found[1][0] == pytest.approx(found[0][0], rel=1e-4, abs=1e-6)
-    for name, value in found[1][1].items():
-        np.testing.assert_allclose(value, found[0][1][name], rtol=1e-3, atol=1e-5, err_msg=name)
-
-
 def test_gradients_flow_back_to_the_first_row(built, rollout):
     """Only the last row counts; what the encoder sees before still moves the weights of the memory."""
     last, moved = np.zeros(ROWS, bool), []
@@ -125,8 +105,3 @@ def test_gradients_flow_back_to_the_first_row(built, rollout):
         bench.learn({**rows, "obs": first}, TWICE)
         moved.append(bench.params["net.memory.inputs.weight"])
     assert np.abs(moved[0] - moved[1]).max() > 1e-6
-
-
-def test_rows_hold_the_memory_only_where_there_is_one(bench):
-    assert bench.policy.learn_mode.fields["memory"] == Field((5,))
-    assert "memory" not in kit.make_policy("ppo").learn_mode.fields

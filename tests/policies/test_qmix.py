@@ -1,17 +1,14 @@
 """QMIX: one update on whole episodes against NumPy, its mixer, and the game that tells it from VDN."""
 
-import kit
 import numpy as np
 import pytest
 from action_values import linear
-from fakes import discrete, draw_masks, needs_kernels
+from fakes import discrete, needs_kernels
 from numeric import value
 from team_values import (
-    ACTIONS,
     AGENTS,
     EPISODES,
     LEARNS,
-    SEEN,
     SMALL,
     SPACE,
     TIME,
@@ -24,12 +21,7 @@ from team_values import (
 )
 from team_values import RESUMES as SETTINGS
 
-from minding.configs import compile_run
-from minding.engine import Config
-from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import ms, to_device
-from minding.policies.export.reader import open_mindir
-from minding.policies.export.writer import export_policy
 from minding.policies.networks.fused import fuse_layers, plain_layers
 from minding.policies.networks.team_networks import MonotonicMixer
 
@@ -104,37 +96,3 @@ def test_the_value_of_the_team_never_falls_with_that_of_an_agent(bench, form):
 def test_the_two_step_game_is_solved(tmp_path):
     # The sum of two values cannot tell what both do from what one does: see the test of VDN.
     assert matrix_game("qmix", tmp_path) == 8.0
-
-
-def test_what_it_learns_from_is_asked_of_the_environment():
-    user = Config(env={"env_id": "agent_worlds:Parts"}, policy={"type": "qmix"})
-    cfg = compile_run(user)
-    assert cfg.env.global_state
-    assert cfg.env.team_reward
-    assert cfg.env.spec.agents.state.shape == [3]
-    with pytest.raises(ConfigError, match=r"env\.global_state=False: policy\.type='qmix' needs it"):
-        compile_run(user, ["env.global_state=false"])
-    with pytest.raises(ConfigError, match=r"which algorithms for teams turn on, .* but CartPole-v1 has one"):
-        compile_run(user, ["env.env_id=CartPole-v1"])
-
-
-@pytest.mark.slow
-def test_what_is_exported_acts_for_one_agent(tmp_path):
-    policy, path = kit.make_policy("qmix", SPACE, discrete(ACTIONS), **SMALL, **MIXER), tmp_path / "agent.mindir"
-    description = export_policy(policy, path, "mindir", info={})
-    inputs = {each["name"]: each["shape"] for each in description["inputs"]}
-    assert inputs == {
-        "obs.action_mask": ["batch", ACTIONS],
-        "obs.agent_id": ["batch"],
-        "obs.observation": ["batch", SEEN],
-        "memory": ["batch", 5 + ACTIONS],
-    }
-    rng = np.random.default_rng(0)
-    mask, seen = draw_masks((ACTIONS,), 6, rng), rng.standard_normal((6, SEEN)).astype(np.float32)
-    memory = rng.uniform(-1.0, 1.0, (6, 5 + ACTIONS)).astype(np.float32)
-    leaves = (mask, rng.integers(0, AGENTS, 6), seen, memory)
-    outputs = dict(zip((each["name"] for each in description["outputs"]), open_mindir(path)(leaves)))
-    q, rows = policy.net.host()(leaves)
-    np.testing.assert_allclose(outputs["q_values"], q, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(outputs["next_memory"], rows, atol=1e-5)
-    assert np.array_equal(outputs["action"], q.argmax(axis=1))

@@ -22,7 +22,6 @@ from minding.configs import compile_run
 from minding.configs.chains.sequence_replay import sequence_buffer
 from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.data.returns import rescaled, unscaled
-from minding.engine.errors import ConfigError
 from minding.middleware import OffPolicyLearner
 
 pytestmark = pytest.mark.eager
@@ -265,16 +264,3 @@ def test_replayed_sequences_hold_the_collected_memory():
         np.testing.assert_allclose(rows["memory"][t + 1][there], following[t][there], atol=1e-6)
     assert filled[1:].sum() > 100
     assert rows["memory"].any()
-
-
-def test_sequences_that_do_not_fit_are_refused_first():
-    check = training.check_runnable
-    for fits in ([], ["policy.other.priority.stride=3", "policy.other.replay=uniform"], ["env.max_episode_steps=4"]):
-        check(chain(*fits))
-    for settings, message in (
-        (["policy.other.priority.stride=3"], r"a stride that divides length=4, got 3.*; use 2"),
-        (["env.max_episode_steps=3"], r"policy\.learn\.length=4 exceeds the 3 steps"),
-        (["policy.other.buffer_size=1000", "policy.learn.burn_in=997"], "capacity of 1000 rows, .* burn_in=997"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            check(chain(*settings))

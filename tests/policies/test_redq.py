@@ -7,8 +7,6 @@ from fakes import VECTOR, space_of
 from float64_networks import moved, squashed, value
 from test_dropout import kept
 
-from minding.configs import compile_run
-from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import ms, nn, ops
 
 pytestmark = pytest.mark.eager
@@ -123,15 +121,3 @@ def test_each_step_has_a_target_of_its_own_subset(bench, subset):
         metrics = TestREDQ().learn(bench, rows).metrics
         assert metrics["critic_loss"] == pytest.approx(float(step.critic_loss(p, step.target(p))), rel=1e-5)
     assert (len(drawn) == 1) == (subset == CRITICS)
-
-
-def test_a_subset_larger_than_the_ensemble_is_refused():
-    settings = ["env.env_id=Pendulum-v1", "policy.model.n_critics=3", "policy.learn.target_subset=5"]
-    with pytest.raises(ConfigError, match=r"target_subset=5 exceeds policy\.model\.n_critics=3"):
-        compile_run("redq", settings)
-
-
-def test_dropout_without_a_hidden_layer_is_refused():
-    settings = ["env.env_id=Pendulum-v1", "policy.model.hidden=[]", "policy.model.dropout=0.1"]
-    with pytest.raises(ConfigError, match=r"policy\.model\.dropout=0\.1 .*no layer that could drop units"):
-        compile_run("redq", settings)

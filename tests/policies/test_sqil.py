@@ -9,12 +9,12 @@ from fakes import VECTOR, space_of
 from of_algorithms import SMALL, environment, recorded
 
 from minding.configs import compile_run
-from minding.configs.chains import check_chain, get_chain, prior_data
+from minding.configs.chains import get_chain, prior_data
 from minding.engine import Config, Task
 from minding.engine.buffers import MixedBuffer
 from minding.engine.data.dataset import load_dataset
 from minding.engine.data.dataset_writer import save_dataset
-from minding.engine.errors import CheckpointError, ConfigError, DataError
+from minding.engine.errors import CheckpointError, ConfigError
 from minding.middleware import recorded_data_pusher
 from minding.policies import get_policy_class
 from minding.policies.discrete_sac import DiscreteSAC
@@ -73,28 +73,6 @@ def test_prior_data_keep_their_rewards_and_have_their_share(algorithm, monkeypat
         for row, value in zip(obs[6:], reward[6:]):
             assert value in data.reward[(data.obs[""] == row).all(axis=1)]
         assert not any((data.obs[""] == row).all(axis=1).any() for row in obs[:6])
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "settings", "error", "message"),
-    [
-        ("sac", ["policy.other.data=null"], ConfigError, "policy.other.data is not given"),
-        ("sac", ["policy.other.data_share=0.3"], ConfigError, "policy.other.data_share=0.3"),
-        ("dqn", ["policy.learn.nstep=3"], ConfigError, "policy.learn.nstep=1"),
-        ("dqn", ["policy.other.replay=prioritized"], ConfigError, "policy.other.replay=uniform"),
-        ("dqn", [f"policy.other.data={recorded('Pendulum-v1')}"], DataError, "another environment"),
-        ("dqn", ["policy.learn.batch_size=1000", "policy.other.buffer_size=2000"], DataError, "the 300 recorded"),
-    ],
-)
-def test_what_cannot_join_is_refused_before_anything_is_built(algorithm, settings, error, message):
-    with pytest.raises(error, match=message):
-        check_chain(config(algorithm, *settings, chain="prior_data"))
-
-
-def test_chains_are_for_algorithms_that_have_their_keys():
-    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}, chain="prior_data")
-    with pytest.raises(ConfigError, match=r"the chain reads policy.other.buffer_size"):
-        check_chain(compile_run(user))
 
 
 def test_a_resumed_run_stores_its_recorded_data(tmp_path):

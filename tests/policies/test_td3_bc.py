@@ -65,10 +65,6 @@ class TestTD3BC(kit.CriticTests):
     Step = Step
 
 
-def test_without_a_penalty_no_row_has_what_follows():
-    assert not {"next_action", "next_known"} & {*kit.make_policy("td3_bc").learn_mode.fields}
-
-
 def test_recorded_next_actions_are_of_the_same_episode(bench):
     """Of two episodes of three steps, a true end and a time limit, and of one that recording cut."""
     action = np.linspace(-1.8, 1.8, 16, dtype=np.float32).reshape(8, 2)

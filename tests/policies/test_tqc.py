@@ -6,9 +6,6 @@ import pytest
 from fakes import VECTOR, space_of
 from float64_networks import quantiles, squashed
 
-from minding.configs import compile_run
-from minding.engine.errors import ConfigError
-
 pytestmark = pytest.mark.eager
 
 CONTRACT = {"tqc": (VECTOR, space_of(3), {"policy.model.n_quantiles": 5})}
@@ -57,9 +54,3 @@ class Step(kit.SoftStep):
 
 class TestTQC(kit.CriticTests):
     Step = Step
-
-
-def test_more_dropped_quantiles_than_a_critic_has_are_refused():
-    settings = ["env.env_id=Pendulum-v1", "policy.model.n_quantiles=4", "policy.learn.dropped_quantiles=4"]
-    with pytest.raises(ConfigError, match=r"dropped_quantiles=4 leaves none of policy\.model\.n_quantiles=4"):
-        compile_run("tqc", settings)

@@ -43,10 +43,3 @@ class TestUpdate(TeamTests):
 @pytest.mark.slow
 def test_the_matrix_game_is_solved(tmp_path):
     assert matrix_game("wqmix", tmp_path, ONE_STEP) == 8.0
-
-
-@pytest.mark.shared_graphs
-@pytest.mark.slow
-def test_the_matrix_game_is_not_solved_without_weights(tmp_path):
-    # The errors of one good joint action among five bad ones count as little as each of these.
-    assert matrix_game("qmix", tmp_path, ONE_STEP) == 0.0

@@ -16,7 +16,6 @@ from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.description import describe
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver
-from proofs import forge
 from proofs import forged as forge_proofs
 
 CASES = {
@@ -95,26 +94,3 @@ def test_forged_files_are_refused_or_an_older_one_is_taken(forged, kind, caplog)
     assert [f"{case}: {what}" for case, what, _ in found if what.startswith("BROKEN")] == []
     kinds = {what for _, what, _ in found}
     assert ("older" if kind == "checkpoints" else "refused") in kinds
-
-
-def test_the_fuzz_checks_see_a_reader_that_fails(forged):
-    def fail():
-        raise KeyError("size")
-
-    def chatter():
-        raise Chatter
-
-    class Chatter(forge_proofs.MindingError):
-        def __str__(self):
-            return "x" * 5000
-
-    assert forge_proofs.outcome(fail)[0].startswith("BROKEN: KeyError")
-    assert forge_proofs.outcome(chatter)[0].startswith("BROKEN: a message of 5000")
-    assert forge_proofs.outcome(lambda: "read")[0] == "read"
-
-
-def test_a_copy_is_gone_after_its_case(tmp_path):
-    (tmp_path / "a").mkdir()
-    with forge.copied(tmp_path / "a", tmp_path / "b") as place:
-        assert place.is_dir()
-    assert not place.exists()

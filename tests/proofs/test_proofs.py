@@ -9,12 +9,8 @@ import pytest
 from benchmarks.pages import filled, lanes_table
 from minding.configs.names import expectation
 from proofs import pages as proof_pages
-from proofs.data_sets import jobs as jobs_on_data
-from proofs.queue import PRESETS
-from proofs.recordings import Source
-from proofs.run import main, parse_arguments, plan
-from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, changed_since, config_hash, head_of
-from proofs.scores import scores
+from proofs.run import parse_arguments, plan
+from proofs.runs import LEARNING, ROOT, Job, Learning, Results, changed_since
 from proofs.steadiness import after_target
 from proofs.studies import STUDIES
 
@@ -59,18 +55,6 @@ def test_the_table_is_written_and_the_curve_drawn(results, tmp_path):
     assert "| 0-1 | 500.0, 470.0 | 100,352 | 1,568 | 12 |" in text
     assert "1 of 2 seeds reach 475. Mean over seeds 485.0. `minding train cartpole_ppo --seeds 0-1`" in text
     assert (tmp_path / "img" / "cartpole_ppo.png").is_file()
-
-
-def test_the_variants_of_a_study_are_runs_of_their_own():
-    jobs = plan(parse_arguments(["--only", "study:sac_steps"]))
-    assert len(jobs) == len({job.config_hash for job in jobs}) == len({job.folder for job in jobs}) == 12
-    nothing, other, last = jobs[0], jobs[3], jobs[-1]
-    assert last.overrides[:3] == ("seed=2", "run.max_env_step=100000", "policy.learn.learning_rate=0.0003")
-    assert last.overrides[3:] == ("policy.learn.auto_alpha=false", "policy.learn.alpha=0.2")
-    assert head_of(other)["command"].startswith("python -m proofs.critics_first train halfcheetah_sac seed=0")
-    assert (other.overrides, other.program) == (nothing.overrides, "proofs.critics_first")
-    assert nothing.config_hash == config_hash("halfcheetah_sac", nothing.overrides)
-    assert nothing.config_hash != other.config_hash
 
 
 def test_every_measured_variant_is_one_of_its_study():
@@ -136,48 +120,6 @@ def test_a_run_stays_at_its_target_for_50000_steps(results):
     assert "| 1 of 2, 470.0 |" in proof_pages.TABLES["seeds"](results)
 
 
-def test_the_same_command_on_other_data_is_another_job(results):
-    job = jobs_on_data()[0]
-    results.append("offline", {**record(0, 1.0), "command": job.command, "data": {"name": "other"}})
-    assert not results.has(job)
-
-
-def test_scores_are_exported_by_task_algorithm_and_run(results):
-    results.append("learning", record(1, 490.0))
-    steps = {
-        "step_0": {"step_count": 1000, "mean_episode_return": [20.0]},
-        "step_1": {"step_count": 100_000, "mean_episode_return": [490.0]},
-    }
-    run = {**steps, "absolute_metrics": {"mean_episode_return": [490.0]}}
-    assert scores(results) == {"minding": {"CartPole-v1": {"minding cartpole_ppo": {"seed_1": run}}}}
-
-
-def test_the_plan_has_all_seeds_of_what_is_asked_for():
-    jobs = plan(parse_arguments(["--only", "cartpole_ppo", "--only", "memory", "--seeds", "2"]))
-    assert [str(job) for job in jobs] == [
-        "learning cartpole_ppo seed 0",
-        "learning cartpole_ppo seed 1",
-        "memory cartpole_ppo seed 0",
-    ]
-    # Determinism; all seeds synchronously and, of what collects, in lanes; variants; memory. The queue is left out.
-    learned, collected = (
-        [each for each in proofs.values() if each.preset not in PRESETS] for proofs in (LEARNING, COLLECTING)
-    )
-    seeds, in_lanes = (sum(proof.seeds for proof in proofs) for proofs in (learned, collected))
-    in_studies = sum(study.seeds * len(study.variants) for study in STUDIES.values())
-    on_data = len(jobs_on_data())
-    assert len(plan(parse_arguments([]))) == len(collected) + seeds + in_lanes + in_studies + on_data + 1
-
-
-def test_a_preset_of_recorded_data_runs_its_own_steps():
-    (job,) = plan(parse_arguments(["--only", "cartpole_bc", "--seeds", "1"]))
-    assert job.overrides == ("seed=0",)
-    assert LEARNING["cartpole_bc"].recorded == (Source("cartpole_ppo", 20_000),)
-    assert config_hash("cartpole_bc", ()) != config_hash("cartpole_bc", ("run.max_train_iter=7",))
-    with pytest.raises(SystemExit):
-        parse_arguments(["--only", "async:cartpole_bc"])
-
-
 def test_what_is_proved_is_what_the_presets_say():
     assert LEARNING["cartpole_ppo"] == Learning("cartpole_ppo", 100_000, 475.0, seeds=5)
     assert LEARNING["halfcheetah_sac"] == Learning("halfcheetah_sac", 1_000_000, None, seeds=3)
@@ -187,9 +129,3 @@ def test_what_is_proved_is_what_the_presets_say():
     assert [job.overrides[2:] for job in plan(parse_arguments(["--only", "async:cartpole_ppo", "--seeds", "1"]))] == [
         ("lanes.async_mode=true",)
     ]
-
-
-def test_short_trials_never_reach_the_published_pages(capsys):
-    with pytest.raises(SystemExit):
-        main(["--steps", "100"])
-    assert "--docs" in capsys.readouterr().err

@@ -13,9 +13,8 @@ import pytest
 from minding.engine.checkpoint import list_checkpoints
 from minding.engine.run.run_dir import RunDir
 from proofs import run, runs
-from proofs.queue import QUEUE, Queued, in_order
 from proofs.run import main, run_queue
-from proofs.runs import COMMITS, ROOT, Job, Results, RunFailed, parameter_digest, run_learning, share_as_little
+from proofs.runs import COMMITS, ROOT, Job, Results, RunFailed, parameter_digest, run_learning
 from proofs.team_benchmark import benchmark_table
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -51,16 +50,6 @@ def stopped_at_a_checkpoint(process, run_dir):
     return process.returncode
 
 
-@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the system does not group processes by session")
-def test_a_queued_session_has_its_low_priority(monkeypatch):
-    monkeypatch.setattr(os, "nice", lambda step: 19)
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
-        share_as_little(process.pid)
-        group = Path(f"/proc/{process.pid}/autogroup").read_text()
-        process.kill()
-    assert group.endswith(" nice 19\n")
-
-
 @pytest.mark.slow
 def test_a_stopped_and_continued_run_ends_as_without_a_stop(tmp_path, monkeypatch):
     whole = run_learning(JOB, tmp_path / "whole")
@@ -77,21 +66,6 @@ def test_a_stopped_and_continued_run_ends_as_without_a_stop(tmp_path, monkeypatc
     assert parameter_digest(run_dir) == parameter_digest(RunDir(tmp_path / "whole" / JOB.folder / JOB.preset))
     assert {**row, "seconds": 0} == {**whole, "seconds": 0}
     assert Results(tmp_path / "docs").has(JOB)
-
-
-def test_lower_priority_numbers_run_first_then_in_list_order():
-    listed = [Queued("a", 0, 10, 1), Queued("b", 0, 10, 0), Queued("a", 1, 10, 1), Queued("b", 1, 10, 0)]
-    assert [(job.preset, job.seed) for job in in_order(listed)] == [("b", 0), ("b", 1), ("a", 0), ("a", 1)]
-    presets = [job.preset for job in in_order()]
-    assert len(presets) == len(QUEUE) == 20 + 8 + 16 + 3
-    assert all(preset.endswith("_ppo") for preset in presets[:20])
-    assert presets[-3:] == ["halfcheetah_ddpg"] * 3
-
-
-def test_a_preset_of_the_queue_is_not_trained_without_it(capsys):
-    with pytest.raises(SystemExit):
-        main(["--only", "hopper_ppo"])
-    assert "also give --queue" in capsys.readouterr().err
 
 
 def test_teams_are_in_the_queue_and_in_their_table(tmp_path, capsys):

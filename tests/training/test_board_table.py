@@ -12,13 +12,12 @@ from minding.cli.summary import print_summary
 from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.config.compiler import save_config
-from minding.engine.errors import ConfigError, ShapeError
+from minding.engine.errors import ShapeError
 from minding.engine.run.run_dir import RunDir
-from minding.engine.search import opponents
 from minding.engine.search.opponents import Solution
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
-from minding.training.board_table import BoardAgent, Table, board_text, checkpoint, opponent_named
+from minding.training.board_table import BoardAgent, Table, board_text, checkpoint
 
 pytestmark = pytest.mark.shared_graphs
 
@@ -68,22 +67,6 @@ class OnePlane(TicTacToe):
         return (own - other + 1) / np.float32(2)
 
 
-class EachSquareTwice(OnePlane):
-    """Marks square k by action k and by action 17 - k, and says where the stones are."""
-
-    actions = 18
-
-    def legal(self, state):
-        legal = super().legal(state)
-        return np.concatenate([legal, legal[:, ::-1]], axis=1)
-
-    def play(self, state, action):
-        return super().play(state, np.where(action < 9, action, 17 - action))
-
-    def stones(self, state):
-        return (2 * self.planes(state)[:, 0] - 1).astype(np.int8)
-
-
 def first_legal(game):
     return lambda state: (np.zeros((len(state[0]), game.actions)), np.zeros(len(state[0])))
 
@@ -97,29 +80,12 @@ def test_a_game_without_places_is_played_by_its_legal_actions():
     ]  # fmt: skip
 
 
-def test_a_game_with_more_actions_than_squares_shows_both():
-    game = EachSquareTwice()
-    outcome, lines = play(["13"], game, first_legal(game))
-    assert outcome is None
-    start = lines.index("agent (O): 0, expects +0.00") + 2
-    assert lines[start : start + 4] == ["  O  .  .", "  .  X  .", "  .  .  .", " legal: 1-3, 5-12, 14-16"]
-
-
 def test_a_whole_game_is_played_by_numbers():
     outcome, lines = play(["0", "1", "2", "3", "5", "6", "7", "8"])
     assert outcome >= 0.0
     assert "your move (X): " in lines
     assert any(line.startswith("agent (O): 4, expects") for line in lines)
     assert lines[-1].endswith("plies")
-
-
-def test_the_agent_moves_first_with_second():
-    _, lines = play(["undo", "4", "undo"], second=True)
-    assert lines[0] == "you play O: enter the number of a move, or undo, hint, quit"
-    assert lines[5].startswith("agent (X): 0, expects +0.00")
-    # Its first ply is not taken back.
-    assert "you have no move to take back" in lines
-    assert lines[-2:] == ["your move (O): ", "left after 1 ply"]
 
 
 def test_undo_takes_back_a_move_and_hint_tells_the_best():
@@ -141,33 +107,6 @@ def test_invalid_moves_are_asked_for_again():
         "'x' is not a move: expected one of the numbers 1-3, 5-8, or undo, hint, quit",
     ]
     assert lines[-1] == "left after 2 plies"
-
-
-@pytest.mark.parametrize("simulations", [0, 20])
-def test_the_search_is_a_line_per_move(simulations):
-    _, lines = play(["4"], simulations=simulations, show_search=True)
-    start = lines.index("action  visits   prior   value")
-    rows = [line.split() for line in lines[start + 1 : start + 9]]
-    assert [int(row[0]) for row in rows] == [0, 1, 2, 3, 5, 6, 7, 8]
-    if simulations:
-        assert sum(int(row[1]) for row in rows) == simulations
-    else:
-        assert {row[1] for row in rows} == {row[3] for row in rows} == {"-"}
-    assert sum(float(row[2]) for row in rows) == pytest.approx(1.0, abs=0.01)
-    assert [row[-1] for row in rows].count("<") == 1
-
-
-def test_an_opponent_plays_in_the_humans_place():
-    outcome, lines = play([], opponent=opponents.minimax(), simulations=8)
-    assert outcome == 0.0
-    assert any(line.startswith("minimax (X): ") for line in lines)
-    assert lines[-1] == "draw after 9 plies"
-
-
-def test_names_of_opponents_that_there_are_not():
-    for name, message in (("minmax", "did you mean"), ("checkpoint:", "expected checkpoint:FOLDER"), ("uct:0", "uct")):
-        with pytest.raises(ConfigError, match=message):
-            opponent_named(name, GAME)
 
 
 # The command
@@ -226,16 +165,6 @@ def test_the_command_plays_through_a_pipe(saved, capsys, monkeypatch):
     assert (code, err) == (0, "")
     assert "your move (X): 4\n\n 0 1 2\n 3 X 5\n 6 7 8\n" in out
     assert out.endswith("left after 0 plies\n")
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_what_follows_the_end_of_the_input_begins_a_line(saved, printed, monkeypatch):
-    monkeypatch.setattr("sys.stdin", Terminal())
-    assert printed("play", saved.path).endswith("your move (X): \nleft after 0 plies\n")
 
 
 def test_the_agent_of_another_run_is_an_opponent(saved, capsys, monkeypatch):

@@ -11,7 +11,6 @@ from minding.cli import run
 from minding.engine.data.dataset import episodes_of, joined, load_dataset, recorded_references
 from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.references import References
-from minding.training.conversion import Converted
 from minding.training.data_inspection import check_source, describe_dataset
 from minding.training.formats import check_id
 
@@ -103,11 +102,6 @@ def test_a_missing_end_is_found_by_the_time_limit_or_by_the_jump(pole):
     assert any(note.startswith("the observation jumps at step 2 of episode 5") for note in notes)
 
 
-def test_an_end_before_the_time_limit_is_pointed_out(pole):
-    _, notes = found(pole, replaced(2, terminated=lambda old: False, truncated=lambda old: True))
-    assert "truncated before the time limit of 500 steps: the episode 2" in notes
-
-
 def test_actions_at_their_limits_are_pointed_out():
     data = load_dataset(recorded("Pendulum-v1"))
     action = np.where(np.arange(len(data))[:, None] % 2 == 0, np.float32(2), data.action)
@@ -124,13 +118,6 @@ def test_a_description_states_sizes_returns_and_fingerprint():
     assert rows["ends"] == "0 terminated, 0 truncated, 2 cut by the recording"
     assert rows["returns"] == "no complete episode"
     assert rows["action"] == "box [1] from -2.0 to 2.0"
-
-
-def test_episodes_of_one_length_have_one_length():
-    data = load_dataset(recorded("Pendulum-v1"))
-    assert describe_dataset(data)["episodes"] == "2, of 150 steps each"
-    other = dataclasses.replace(data, end=np.array([99, 299]))
-    assert describe_dataset(other)["episodes"] == "2, of 100 to 200 steps, mean 150.0"
 
 
 def test_rows_left_out_by_a_conversion_end_no_episode(pole):
@@ -152,14 +139,6 @@ def test_a_set_in_minaris_form_gets_an_id(tmp_path, refused):
         parse_dataset_id(name)
 
 
-def test_converting_prints_only_the_result_in_a_pipe(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("minding.training.conversion.convert", told_thousands)
-    assert run(["data", "convert", str(recorded("CartPole-v1")), "--out", str(tmp_path / "set")]) == 0
-    printed = capsys.readouterr()
-    assert printed.err == ""
-    assert printed.out.splitlines()[0] == "1 step of 1 episode, 1 row dropped: what followed is not known"
-
-
 def test_converting_tells_that_double_ends_are_terminated(tmp_path, capsys):
     h5py = pytest.importorskip("h5py")
     ends = np.arange(8) % 4 == 3
@@ -175,11 +154,6 @@ def test_converting_tells_that_double_ends_are_terminated(tmp_path, capsys):
         "8 steps of 2 episodes",
         "note: 1 end both terminated and timed out; they count as terminated, so no value is bootstrapped there",
     ]
-
-
-def told_thousands(*_, report, **__):
-    report(Converted(50_000, 1000))
-    return Converted(1, 1, 1)
 
 
 def test_the_commands_record_join_describe_check_and_draw(tmp_path, capsys, monkeypatch, printed):

@@ -76,13 +76,6 @@ def test_components_are_shares_of_their_ranges():
         assert _shares(action, limits) == pytest.approx(shares)
 
 
-def test_actions_that_are_all_the_same_are_drawn():
-    for width in (1, 4):
-        action = np.full((STEPS, width), -0.5, np.float32)
-        _, (_, _, actions, *_) = panels(data_of(action, {**space_of(width), "rescaled": True}))
-        assert actions.images or actions.patches
-
-
 def test_choices_of_several_components_are_whole():
     width = 9
     space = {"kind": "multi_discrete", "nvec": [4] * width, "start": [0] * width, "shape": [width], "dtype": "int64"}

@@ -83,14 +83,6 @@ def test_the_film_is_in_the_run_folder_and_in_tensorboard(tmp_path):
     assert images(run_dir.tensorboard) == [(300, (12 * 20, 8 * 20 + 15), film)]
 
 
-def test_without_tensorboard_only_the_run_folder_has_it(tmp_path):
-    cfg = config(tmp_path, "Painted", "run.loggers=[]")
-    run_dir = RunDir.create(cfg)
-    film_run(cfg, run_dir, Player(), 300, lambda: False)
-    assert run_dir.video.is_file()
-    assert not run_dir.tensorboard.exists()
-
-
 def test_an_environment_that_cannot_render_ends_nothing(tmp_path, caplog):
     cfg = config(tmp_path, "NoScreen")
     run_dir = RunDir.create(cfg)

@@ -1,6 +1,5 @@
 """Which policies of run folders are built and played."""
 
-import os
 import re
 import shutil
 
@@ -13,8 +12,8 @@ from minding import training
 from minding.cli import run
 from minding.configs import compile_run
 from minding.engine import Config
-from minding.engine.checkpoint import folder, save_checkpoint
-from minding.engine.config.compiler import load_config, save_config
+from minding.engine.checkpoint import save_checkpoint
+from minding.engine.config.compiler import load_config
 from minding.engine.config.identity import identity
 from minding.engine.errors import CheckpointError, ConfigError, notes_of
 from minding.engine.process import runtime
@@ -66,18 +65,6 @@ def test_the_newest_policy_of_the_run_is_loaded(make_run, built):
     cfg, policy, ckpt = training.load_policy(make_run("run"))
     assert (policy.weight, ckpt.name, cfg.policy.type) == (2.0, "iter_2", "ppo")
     assert training.load_policy(RunDir(ckpt.parent.parent), ckpt.with_name("iter_1")).policy.weight == 1.0
-
-
-@pytest.mark.parametrize("setting", ["activation: relu", "normalize_obs: false", "hidden: [8]"])
-def test_parameters_are_not_played_in_another_network(make_run, built, setting):
-    run_dir = make_run("run")
-    cfg = load_config(run_dir.config)
-    key, _, value = setting.partition(": ")
-    cfg.policy.model[key] = {"relu": "relu", "false": False, "[8]": [8]}[value]
-    save_config(cfg, run_dir.config)
-    with pytest.raises(CheckpointError, match=rf"checkpoint .*iter_2 belongs to another run: policy\.model\.{key} is"):
-        training.load_policy(run_dir)
-    assert built == []
 
 
 @pytest.mark.parametrize(
@@ -134,19 +121,6 @@ def test_a_mistake_in_a_policy_of_ones_own_is_no_damage(make_run, built, monkeyp
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize("mistake", [AttributeError, KeyError, ValueError])
-def test_a_policy_that_cannot_be_built_is_no_damage(mistake, make_run, monkeypatch, caplog):
-    def fails(cfg, modes):
-        raise mistake("misspelled")
-
-    # As if it was minding's own, so that no frame is the user's.
-    monkeypatch.setattr(loading, "make_policy", fails)
-    monkeypatch.setattr(folder, "is_users", lambda *args, **kwargs: False)
-    with pytest.raises(mistake, match="misspelled"):
-        training.load_policy(make_run("run"))
-    assert caplog.text == ""
-
-
 @pytest.mark.parametrize("share", [0.6, 0.67, 0.95])
 def test_a_truncated_configuration_is_refused_with_its_keys(share, make_run, built, capsys):
     run_dir = make_run("cut")
@@ -161,15 +135,3 @@ def test_a_truncated_configuration_is_refused_with_its_keys(share, make_run, bui
             use()
     assert run(["resume", str(run_dir.path)]) == 2
     assert "lacks policy." in capsys.readouterr().err
-
-
-def test_what_a_run_cannot_do_is_found_before_its_work(make_run, refused, monkeypatch):
-    run_dir = make_run("here")
-    path = str(run_dir.path)
-    monkeypatch.setattr("os.access", lambda place, mode: mode != os.W_OK)
-    for command in (["resume", path], ["record", path], ["export", path, "--format", "onnx"]):
-        assert "cannot be written" in refused(*command)
-    monkeypatch.undo()
-    save_config(Config(run_dir.read_config(), chain="on_polcy"), run_dir.config)
-    for command in (["eval", path], ["export", path, "--format", "onnx"]):
-        assert "did you mean 'on_policy'" in refused(*command)

@@ -13,7 +13,7 @@ from minding.cli import run
 from minding.configs import compile_run
 from minding.engine.data.dataset import Dataset, episodes_of, joined, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
-from minding.engine.errors import DataError, SpaceError
+from minding.engine.errors import DataError
 from minding.training.conversion import convert, open_source
 
 
@@ -60,36 +60,7 @@ def compile_checked(settings):
     return open_data(cfg, cfg.policy.learn.batch_size)
 
 
-def test_conversion_gives_own_logs_limits_and_the_error_says_so(logs):
-    settings = ["env.env_id=data", "policy.other.data=logs"]
-    with pytest.raises(
-        SpaceError, match=r"data convert logs --out FOLDER --action-low X --action-high X.* action_low="
-    ):
-        compile_run("iql", settings)
-    assert run(["data", "convert", logs, "--action-low", "-2", "--action-high", "2", "--out", "limited"]) == 0
-    assert load_dataset("limited").about["env"]["env_action"]["rescaled"] is True
-    assert compile_run("iql", ["env.env_id=data", "policy.other.data=limited"]).env.spec.action.low == [-1.0]
-
-
 LIMITS = ("--action-low", "-2", "--action-high", "2")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (LIMITS[:2], "action_high is not given"),
-        (["--action-low", "-2,0", *LIMITS[2:]], "action_low=[-2.0, 0.0]"),
-        (["--action-low", "two", *LIMITS[2:]], "'two'"),
-        (["--action-low", "-1", "--action-high", "1"], "episode 0: the action of step"),
-        ([*LIMITS, "--env", "Pendulum-v1"], "leave out --action-low"),
-        (["--env", "Pendulm-v1"], "Pendulum-v1"),
-        (["--env", "CartPole-v1"], "episode 0: obs has rows of the shape (3,)"),
-        (["--env", "data"], "stands for recorded data"),
-    ],
-)
-def test_what_does_not_fit_own_logs_is_refused_in_one_line(options, message, logs, refused):
-    assert message in refused("data", "convert", logs, *options, "--out", "out")
-    assert [each.name for each in Path().iterdir()] == ["logs"]
 
 
 def test_check_takes_the_spaces_of_the_environment(tmp_path, monkeypatch, capsys):
@@ -181,12 +152,6 @@ def test_damage_that_check_finds_is_a_fault_with_code_1(logs, capsys):
     assert run(["data", "check", "nowhere"]) == 2
 
 
-def test_a_step_that_ends_in_both_ways_is_refused(logs):
-    data = load_dataset(logs)
-    with pytest.raises(ValueError, match="step 2 is both terminated and truncated"):
-        save_dataset("both", dataclasses.replace(data, terminated=data.truncated))
-
-
 # HDF5
 
 
@@ -202,18 +167,6 @@ def write_hdf5(path, **changes):
         for name, values in {**arrays, **changes}.items():
             if values is not None:
                 file[name] = values
-
-
-def test_own_hdf5_takes_limits(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_hdf5("own.hdf5")
-    assert run(["data", "convert", "own.hdf5", "--action-low", "-1", "--action-high", "1", "--out", "own"]) == 0
-    space = load_dataset("own").about["env"]["env_action"]
-    assert (space["low"], space["high"], space["rescaled"]) == (-1.0, 1.0, True)
-    write_hdf5("choices.hdf5", actions=np.arange(10) % 3 + 1)
-    assert run(["data", "convert", "choices.hdf5", "--action-low", "1", "--action-high", "4", "--out", "choices"]) == 0
-    space = load_dataset("choices").about["env"]["env_action"]
-    assert (space["n"], space["start"]) == (4, 1)
 
 
 ENDS = np.arange(10) % 5 == 4

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from fakes import AgePolicy, CountingEnv
 from of_algorithms import SMALL, short_run
-from PIL import Image, ImageSequence
 
 from minding import training
 from minding.configs import compile_run, load_user_config
@@ -69,17 +68,6 @@ def test_the_policy_of_a_run_is_recorded_and_repeats_itself(trained, tmp_path):
     assert np.array_equal(policy.eval_mode.forward(first.obs[""]), first.action)
 
 
-def test_an_episode_of_a_run_is_filmed(trained, printed):
-    ended, file = printed("record", trained.path, "--seed", "5").splitlines()[-2:]
-    assert file == f"video: {trained.path / 'episode.gif'}"
-    with Image.open(trained.path / "episode.gif") as film:
-        # The picture, and below it a strip that tells step and return.
-        assert film.size == (320, 235)
-        # 50 pictures per second.
-        steps = round(sum(frame.info["duration"] for frame in ImageSequence.Iterator(film)) / 20) - 1
-    assert ended == f"ppo on CartPole-v1: return {steps:.1f} in {steps} steps"
-
-
 def test_the_command_records_and_writes_over_nothing(trained, tmp_path, printed, refused):
     arguments = ["data", "record", str(trained.path), "--steps", "100", "--seed", "5", "--out", str(tmp_path / "data")]
     out = printed(*arguments, "--ckpt", newest_checkpoint(trained.checkpoints)).splitlines()
@@ -118,13 +106,6 @@ def test_the_run_of_a_team_is_refused_first(tmp_path, refused, monkeypatch):
         training.record_data(run_dir, 10)
     assert message in refused("data", "record", run_dir.path, "--steps", "10")
     assert not (run_dir.path / "data").exists()
-
-
-def test_steps_without_a_whole_episode_are_recorded(trained, tmp_path, printed):
-    assert "2 steps, no complete episode: record more steps to learn the returns" in printed(
-        "data", "record", trained.path, "--steps", "2", "--out", tmp_path / "data"
-    )
-    assert len(load_dataset(tmp_path / "data")) == 2
 
 
 def test_exploring_is_recorded_as_it_is_collected(trained, tmp_path):

@@ -13,12 +13,11 @@ from minding import training
 from minding.configs import compile_run
 from minding.configs import datasets as recorded_data
 from minding.engine import Config
-from minding.engine.checkpoint import read_manifest, save_checkpoint
-from minding.engine.checkpoint.manifest import MANIFEST, encode_manifest
+from minding.engine.checkpoint import save_checkpoint
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.description import describe
-from minding.engine.errors import ConfigError, DataError, SetupError
+from minding.engine.errors import ConfigError, DataError
 from minding.engine.process import runtime
 from minding.engine.run.run_dir import RunDir
 
@@ -176,16 +175,6 @@ def test_settings_that_do_not_fit_are_refused_before_mindspore(name, folders, tm
     assert not (tmp_path / "runs").exists()
 
 
-def test_equal_references_are_refused_before_mindspore(folders, tmp_path, not_prepared):
-    data = shutil.copytree(folders / "good", tmp_path / "data")
-    manifest = read_manifest(data)
-    manifest["about"]["references"] = {"random": 3.0, "expert": 3.0}
-    (data / MANIFEST).write_bytes(encode_manifest(manifest))
-    cfg = config(tmp_path, data)
-    with pytest.raises(DataError, match="the reference returns are equal"):
-        training.train(cfg, RunDir.create(cfg), progress=False)
-
-
 def test_data_are_read_once_however_often_a_run_is_checked(folders, monkeypatch, tmp_path):
     data = shutil.copytree(folders / "good", tmp_path / "data")
     read, load = [], recorded_data.load_dataset
@@ -201,56 +190,7 @@ def test_data_are_read_once_however_often_a_run_is_checked(folders, monkeypatch,
     assert len(read) == 2
 
 
-def test_the_nearest_folder_of_data_is_named(folders, tmp_path, refused):
-    for command in (
-        ["train", "cartpole_bc", f"policy.other.data={folders / 'goood'}"],
-        ["data", "info"],
-        ["data", "plot"],
-    ):
-        given = [] if command[0] == "train" else [str(folders / "goood")]
-        assert "no recorded data in '" in (error := refused(*command, *given))
-        assert "goood'; did you mean 'good'?" in error
-    os.mkfifo(tmp_path / "pipe")
-    assert "pipe': it is neither a file nor a folder" in refused("data", "check", tmp_path / "pipe")
-
-
-@pytest.mark.parametrize("place", ["folder.png", "file/picture.png"])
-def test_a_picture_that_cannot_be_written_is_one_line(place, folders, tmp_path, refused):
-    pytest.importorskip("matplotlib")
-    (tmp_path / "folder.png").mkdir()
-    (tmp_path / "file").touch()
-    runs = RunDir.create(config(tmp_path, folders / "good"))
-    runs.metrics.write_text("train_iter,eval/return_mean\n1,2.0\n2,3.0\n")
-    for command in (["data", "plot", str(folders / "good"), "-o"], ["plot", str(runs.path), "--out"]):
-        error = refused(*command, tmp_path / place)
-        assert re.search(r"minding: picture '.*\.png' cannot be written: ", error)
-
-
 def test_data_that_fit_go_on_to_mindspore(folders, tmp_path, not_prepared):
     cfg = config(tmp_path, folders / "good")
     with pytest.raises(AssertionError, match="MindSpore was prepared"):
         training.train(cfg, RunDir.create(cfg), progress=False)
-
-
-def test_the_folder_of_an_earlier_run_stays(folders, tmp_path, not_prepared):
-    cfg = config(tmp_path, folders / "empty")
-    run_dir = RunDir.create(cfg)
-    with pytest.raises(DataError):
-        training.train(cfg, run_dir, progress=False, resume="latest")
-    assert run_dir.config.exists()
-
-
-@pytest.mark.parametrize("begun", [False, True])
-def test_a_run_that_fails_before_it_begins_leaves_no_folder(begun, folders, tmp_path, monkeypatch):
-    cfg = config(tmp_path, folders / "good")
-    run_dir = RunDir.create(cfg)
-
-    def prepare(settings):
-        if begun:
-            run_dir.metrics.write_text("train_iter\n")
-        raise SetupError("no device")
-
-    monkeypatch.setattr(runtime, "prepare", prepare)
-    with pytest.raises(SetupError, match="no device"):
-        training.train(cfg, run_dir, progress=False)
-    assert run_dir.path.exists() is begun

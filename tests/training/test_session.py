@@ -1,20 +1,18 @@
 """A run asks its chain what it runs on."""
 
 import signal
-import sys
 
 import pytest
 
 from minding import training
 from minding.configs import compile_run
-from minding.configs.chains import Chain
 from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import newest_checkpoint
-from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import read_status
-from minding.training import assembly, session
+from minding.training import session
 
 pytestmark = pytest.mark.eager
 
@@ -25,22 +23,6 @@ class Ended(Exception):
 
 class OwnContext(OnlineRLContext):
     """The context of a chain of one's own."""
-
-
-def test_a_run_has_the_context_of_its_chain(monkeypatch, tmp_path):
-    seen = []
-
-    def fill(task, cfg, policy):
-        seen.append(type(task.ctx))
-        raise Ended
-
-    for module in (assembly, session):
-        monkeypatch.setattr(module, "get_chain", lambda name: Chain(fill, OwnContext))
-    monkeypatch.setattr(assembly, "make_policy", lambda cfg: None)
-    cfg = compile_run(Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}), [f"run.out_dir={tmp_path}"])
-    with pytest.raises(Ended):
-        training.train(cfg, RunDir.create(cfg), progress=False)
-    assert seen == [OwnContext]
 
 
 @pytest.mark.parametrize(
@@ -84,15 +66,6 @@ def test_a_signal_ends_the_callers_loop_once_the_run_is_saved(number, error, mon
     assert summary.stop_reason == number.name
 
 
-def test_a_missing_logger_ends_a_run_before_it_begins(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}, run={"loggers": ["tensorboard", "wandb"]})
-    cfg = compile_run(user, [f"run.out_dir={tmp_path}"])
-    with pytest.raises(MissingExtraError, match=r"run.loggers: wandb needs .* pip install -e '\.\[wandb\]'"):
-        training.train(cfg, RunDir.create(cfg), progress=False)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [("learning_rat", 0.5, "did you mean 'learning_rate'"), ("gamma", 5.0, r"expected a number in \[0, 1\]")],
@@ -102,10 +75,3 @@ def test_what_a_script_sets_late_is_checked_before_training(key, value, message)
     cfg.policy.learn[key] = value
     with pytest.raises(ConfigError, match=message):
         training.check_runnable(cfg)
-
-
-def test_more_collectors_than_are_of_use_are_refused_first():
-    # Its default: PPO states a staleness of 1.
-    with pytest.raises(ConfigError, match=r"lanes\.collectors=3: with lanes\.max_staleness=1, at most 2 can work"):
-        training.check_runnable(compile_run("cartpole_ppo", ["lanes.async_mode=true", "lanes.collectors=3"]))
-    training.check_runnable(compile_run("cartpole_impala", ["lanes.async_mode=true", "lanes.collectors=9"]))

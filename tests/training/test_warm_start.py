@@ -9,7 +9,6 @@ from of_algorithms import SMALL, recorded
 import minding
 from minding import training
 from minding.configs import compile_run
-from minding.configs.chains import check_chain
 from minding.engine import Config
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.config.compiler import load_config, save_config
@@ -69,15 +68,6 @@ def test_weights_targets_and_moments_are_the_other_runs(learned, begun):
     assert there["rng"] != here["rng"]
 
 
-def test_the_clock_of_a_run_is_that_of_its_chain(begun):
-    assert settings().run.max_train_iter is not None
-    cfg = settings(*ONLINE)
-    assert (cfg.run.max_env_step, cfg.run.max_train_iter) == (64, None)
-    _, manifest = load_checkpoint(newest_checkpoint(begun[0] / "ckpt"))
-    assert manifest["env_step"] >= 64
-    assert manifest["train_iter"] > 0
-
-
 def test_a_resumed_run_does_not_ask_for_the_other_one(learned, begun, tmp_path):
     moved = shutil.copytree(learned, tmp_path / "moved")
     cfg = settings(*ONLINE, f"run.begin_from={moved}", f"run.out_dir={tmp_path}", "exp_name=run")
@@ -106,18 +96,6 @@ def test_what_cannot_be_taken_over_is_refused_first(more, error, message, learne
     given = [] if "begin_from" in "".join(more) else [f"run.begin_from={learned}"]
     with pytest.raises(error, match=message):
         training.check_begin(settings(*ONLINE, *given, *more, algorithm=algorithm))
-
-
-def test_the_command_takes_a_folder(learned, tmp_path, refused):
-    data = f"policy.other.data={recorded('Pendulum-v1', 500)}"
-    arguments = ["train", "awac", "--env", "Pendulum-v1", "--from", "nowhere", data, *ONLINE, f"run.out_dir={tmp_path}"]
-    assert "no run folder 'nowhere'" in refused(*arguments)
-    assert "--from nowhere and run.begin_from=elsewhere contradict" in refused(*arguments, "run.begin_from=elsewhere")
-
-
-def test_the_next_action_is_not_collected():
-    with pytest.raises(ConfigError, match=r"policy\.learn\.critic_penalty compares with: set it to 0"):
-        check_chain(settings(*ONLINE, "policy.learn.critic_penalty=0.1", algorithm="td3_bc"))
 
 
 HELD = ("policy.other.reward=return_range", "policy.learn.batch_size=32")
@@ -178,19 +156,6 @@ def test_a_saved_agent_is_begun_with_and_what_it_lacks_is_new(held_out, tmp_path
         training.check_begin(settings("policy.model.hidden=[8]", *HELD, f"run.begin_from={saved}"))
 
 
-def test_a_loaded_agent_continues_from_its_own_weights(held_out, tmp_path):
-    run, saved, action = held_out
-    cfg = load_config(saved / "config.yaml")
-    cfg.run.begin_from = str(run)
-    again = shutil.copytree(saved, tmp_path / "again")
-    (again / "config.yaml").unlink()
-    save_config(cfg, again / "config.yaml")
-    write_checksums(again)
-    agent = minding.load(again, progress=False)
-    assert agent.cfg.run.begin_from is None
-    np.testing.assert_array_equal(agent.predict(np.zeros(3, np.float32)), action)
-
-
 def test_an_agent_acts_where_its_data_are_missing(held_out, tmp_path):
     run, saved, action = held_out
     for number, folder in enumerate((run, saved)):
@@ -219,11 +184,3 @@ def test_a_run_takes_the_reward_scale_of_recorded_data(tmp_path):
     state, _ = load_checkpoint(newest_checkpoint(tmp_path / "run" / "ckpt"))
     returns = load_dataset(recorded("Pendulum-v1", 500)).returns()
     assert state["policy"]["reward"]["factor"] == 1000.0 / (returns.max() - returns.min())
-
-
-@pytest.mark.parametrize(
-    "setting", ["policy.other.holdout=0.1", "policy.eval.fqe=True", "policy.other.data_memory='mapped'"]
-)
-def test_no_episode_is_held_out_where_an_environment_is_played(setting):
-    with pytest.raises(ConfigError, match=rf"{setting} has no effect without chain=offline"):
-        settings(*ONLINE, setting.replace("'", ""), algorithm="td3_bc")

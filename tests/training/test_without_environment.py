@@ -33,12 +33,6 @@ def settings(data, *more):
     return compile_run(user, ["run.loggers=[]", "exp_name=run", *more])
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
-def test_spaces_and_limits_are_the_recorded_environments(env_id):
-    expected = compile_run(Config(env={"env_id": env_id}, policy={"type": "bc"})).env.spec
-    assert settings(recorded(env_id)).env.spec == expected
-
-
 def test_actions_are_rescaled_as_the_configuration_says():
     spec = settings(recorded("Pendulum-v1"), "env.rescale_action=false").env.spec
     assert (spec.action.low, spec.action.high, spec.env_action.rescaled) == ([-2.0], [2.0], False)
@@ -229,20 +223,3 @@ def test_what_plays_says_that_there_is_no_environment(command, trained, refused)
     error = refused(*command, trained[0])
     assert error.startswith("minding: env.env_id=data: there is no environment to play in")
     assert error.endswith("`minding eval RUN --env ID` plays in one that has their spaces\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["ppo"], "chain='on_policy'"),
-        (["bc"], "policy.other.data is not given"),
-        (["bc", "policy.other.data=nowhere"], "no recorded data in 'nowhere'"),
-        (["bc", "policy.other.data=DATA", "env.wrappers=[flatten]"], "env.wrappers=['flatten']"),
-        (["bc", "policy.other.data=DATA", "run.stop_value=3"], "run.stop_value=3.0"),
-        (["bc", "policy.other.data=DATA", "policy.learn.batch_size=301"], "exceeds the 300"),
-    ],
-)
-def test_what_needs_an_environment_is_refused_in_one_line(arguments, message, refused, tmp_path):
-    given = [text.replace("DATA", str(recorded("CartPole-v1"))) for text in arguments]
-    assert message in refused("train", *given, "env.env_id=data", f"run.out_dir={tmp_path / 'runs'}")
-    assert not (tmp_path / "runs").exists()

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from fakes import refuses
 
 from minding.engine.buffers import DatasetTables, MappedTables
 from minding.engine.data.batch import Field
 from minding.engine.data.dataset import Dataset
-from minding.engine.errors import DataError
 
 ENDS = np.array([2, 3, 8])
 """Episodes of three steps, one, and five."""
@@ -106,19 +104,3 @@ def test_sequences_end_with_the_drawn_steps_in_one_episode(kind):
     # The steps of each sequence are below each other. Before its episode, a sequence repeats the first step.
     assert rewards.tolist() == [[[6, 0, 3], [7, 0, 3], [8, 1, 3]]]
     assert batch.valid.tolist() == [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]
-
-
-def test_images_are_stored_once():
-    tables = DatasetTables(recorded(LEAVES["image"]), fields_of(LEAVES["image"]))
-    numbers, images = tables.batch(np.zeros((1, 1), int)).tables.host
-    # Nine steps, and the observation after each of three episodes.
-    assert (len(numbers), images.shape) == (9, (12, 6))
-
-
-def test_missing_fields_of_the_data_are_refused_by_name():
-    data, fields = recorded(LEAVES["vector"]), fields_of(LEAVES["vector"])
-    refuses(
-        DataError,
-        ("'log_prob'", lambda: DatasetTables(data, {**fields, "log_prob": Field()})),
-        ("'obs' has shape (2,)", lambda: DatasetTables(data, {**fields, "obs": Field((3,))})),
-    )

@@ -2,19 +2,17 @@
 
 import numpy as np
 import pytest
-from fakes import IMAGE, refuses, tiny_config
+from fakes import tiny_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import Stream
 
 from benchmarks.fingerprint import fingerprint
-from minding.engine.buffers import Priority, ReplayBuffer, Sequences
+from minding.engine.buffers import ReplayBuffer, Sequences
 from minding.engine.buffers import ring as storage
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.batch import Field, RowLayout
-from minding.engine.errors import CheckpointError, ShapeError
 from minding.middleware import data_pusher, nstep_reward_enhancer
-from minding.policies import get_policy_class
 
 PIXELS = (1, 2, 2)
 FIELDS = {
@@ -110,35 +108,7 @@ def test_images_are_stored_once_and_take_half_the_memory():
     assert once / stored == pytest.approx(17 / 32, rel=1e-3)
 
 
-def test_rows_without_their_order_are_refused():
-    rows = {name: np.zeros((2, *field.shape), field.dtype) for name, field in FIELDS.items()}
-    once = ReplayBuffer(5, FIELDS, images_once=True)
-    refuses(ShapeError, ("sequence, begun, ended", lambda: once.push(rows)))
-    refuses(CheckpointError, ("linked", lambda: ReplayBuffer(5, FIELDS).load_state_dict(once.state_dict())))
-
-
 # Learning from them
-
-
-@pytest.mark.slow
-def test_training_is_bitwise_the_same(monkeypatch):
-    monkeypatch.setattr(storage, "FEW", 8)  # It grows, which needs another compilation.
-    cfg = tiny_config("dqn", IMAGE, **{"policy.other.replay": "prioritized"})
-    policies = [get_policy_class("dqn")(cfg) for _ in range(2)]
-    buffers = [
-        ReplayBuffer(60, policy.learn_mode.fields, priority=Priority(), images_once=once, seed=2)
-        for policy, once in zip(policies, (True, False))
-    ]
-    stream, push = Stream(8, 48, image=tuple(IMAGE["shape"])), pushing(buffers, 2)
-    for start in range(0, 48, 4):
-        rollout = stream.rollout(start, start + 4)
-        rollout.action %= 3
-        push(rollout)
-        for policy, buffer in zip(policies, buffers) if start >= 8 else ():
-            batch = buffer.sample(3, 8)
-            buffer.update(batch, policy.learn_mode.forward(batch).priorities)
-    assert fingerprint(policies[0].state_dict()) == fingerprint(policies[1].state_dict())
-    assert buffers[0].ring.tables.spare > 8
 
 
 def test_sequences_find_their_successors_and_a_batch_its_rows():

@@ -4,10 +4,8 @@ import copy
 
 import numpy as np
 from buffer_kit import FIELDS, evenly, numbers, rows
-from fakes import refuses
 
 from minding.engine.buffers import MixedBuffer
-from minding.engine.errors import ConfigError
 
 
 def mixed(pushed=(5, 3), parts=((4, 0.75), (6, 0.25)), seed=0):
@@ -52,15 +50,3 @@ def test_each_part_restores_its_rows_and_the_random_stream():
     again = mixed(pushed=(0, 3), seed=9)
     again.parts[0].load_state_dict(copy.deepcopy(made.parts[0].state_dict()))
     assert np.array_equal(numbers(again.sample(4, 8)), numbers(made.sample(4, 8)))
-
-
-def test_parts_and_minibatches_that_do_not_fit_are_refused():
-    refuses(
-        ConfigError,
-        ("shares", lambda: MixedBuffer([], FIELDS)),
-        ("shares", lambda: MixedBuffer([(4, 0.5), (4, 0.4)], FIELDS)),
-        ("shares", lambda: MixedBuffer([(4, 1.5), (4, -0.5)], FIELDS)),
-        ("capacities", lambda: MixedBuffer([(4, 0.5), (0, 0.5)], FIELDS)),
-        ("divided", lambda: mixed().sample(1, 10)),
-        ("empty", lambda: mixed((3, 0)).sample(1, 4)),
-    )

@@ -5,14 +5,12 @@ import copy
 import numpy as np
 import pytest
 from buffer_kit import FIELDS, contents, evenly, rows, saved_twice
-from fakes import refuses
 from fresh import run_fresh
 
 from minding.engine.buffers import Priority, ReplayBuffer, device_tables
 from minding.engine.buffers import priorities as priorities_module
 from minding.engine.buffers.priorities import UNKNOWN, Priorities, SumTree
 from minding.engine.data.batch import IndexedBatch, RowLayout
-from minding.engine.errors import ConfigError, NonFiniteError
 
 
 def buffer(capacity=8, held=5, seed=0, **priority):
@@ -135,24 +133,3 @@ def test_a_restored_buffer_samples_the_same():
     other.load_state_dict(copy.deepcopy(made.state_dict()))
     one, two = made.sample(3, 4), other.sample(3, 4)
     assert (one.index.tobytes(), one.weight.tobytes()) == (two.index.tobytes(), two.weight.tobytes())
-
-
-def test_bad_priorities_and_settings_are_errors():
-    made = buffer(4, 4, alpha=0.6)
-    refuses(
-        NonFiniteError,
-        ("priority 1", lambda: made.update(of(1, 2), np.array([[1.0, np.nan]], np.float32))),
-        ("priority 0", lambda: made.push(rows(0, priority=[np.inf]))),
-    )
-    refuses(
-        ConfigError,
-        ("priority -2.0", lambda: made.update(of(1, 2), np.array([[-2.0, 1.0]], np.float32))),
-        ("no priorities", lambda: buffer().update(of(1), np.ones((1, 1), np.float32))),
-        ("empty", lambda: buffer(held=0).sample(1, 1)),
-        ("empty", lambda: buffer(held=0, alpha=1.0).sample(1, 1)),
-        ("alpha", lambda: Priority(alpha=2.0)),
-        ("alpha", lambda: Priority(alpha=float("nan"))),
-        ("beta", lambda: Priority(beta=-0.1)),
-        ("eta", lambda: Priority(eta=1.5)),
-        ("beta_steps", lambda: Priority(beta_steps=0)),
-    )

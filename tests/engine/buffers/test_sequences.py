@@ -4,13 +4,12 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.data.batch import Field
-from minding.engine.errors import ConfigError, NonFiniteError, ShapeError
+from minding.engine.errors import ConfigError, NonFiniteError
 
 FIELDS = {"number": Field(), "age": Field((), "int32")}
 
@@ -282,27 +281,3 @@ def test_a_restored_buffer_samples_as_if_it_had_not_been_saved(history, reload_a
     mine, theirs = made.sample(2, 8), other.sample(2, 8)
     for name in ("index", "filled", "learned", "weight"):
         assert np.array_equal(getattr(mine, name), getattr(theirs, name))
-
-
-def test_sequences_that_do_not_fit_are_refused():
-    made = buffer(length=2, whole=True)
-    rows = World(1).rows([["go"], ["go"], ["end"]])
-    made.push(rows)
-    refuses(
-        ConfigError,
-        ("length=4, burn_in=2", lambda: buffer(5, length=4, burn_in=2)),
-        ("burn_in=0", lambda: buffer(whole=True, burn_in=2)),
-        ("uniformly", lambda: prioritized(whole=True)),
-        *(
-            (f"use {fitting}", lambda stride=stride: prioritized(length=6, stride=stride))
-            for stride, fitting in ((9, 6), (4, 3), (5, 6), (0, 1))
-        ),
-        ("empty", lambda: buffer().sample(1, 1)),
-        ("empty", lambda: prioritized().sample(1, 1)),
-        ("length=2", lambda: made.sample(1, 1)),
-    )
-    refuses(
-        ShapeError,
-        ("sequence (1,)", lambda: made.push({**rows, "sequence": np.zeros(1, int)})),
-        ("begun", lambda: made.push({name: values for name, values in rows.items() if name != "begun"})),
-    )

@@ -1,6 +1,5 @@
 """Tables against plain lists: what is drawn, what is removed, and when limiters allow either."""
 
-import math
 import types
 
 import numpy as np
@@ -12,12 +11,10 @@ from hypothesis import strategies as st
 
 from minding.configs.chains.off_policy import replay_buffer
 from minding.engine.buffers import Priority, ReplayBuffer, Rows, Table, Tables, limiters
-from minding.engine.buffers.limiters import LIMITERS, Limiter, make_limiter
 from minding.engine.buffers.priorities import LARGEST
 from minding.engine.buffers.selectors import SELECTORS, make_selector
-from minding.engine.errors import CheckpointError, ConfigError, LimitError, NonFiniteError
+from minding.engine.errors import CheckpointError, ConfigError, LimitError
 from minding.engine.process import runtime
-from minding.policies.settings.q_learning import ReplayTable
 
 # Loading changes the recursion limit, which hypothesis takes amiss within a test.
 runtime.load()
@@ -67,10 +64,6 @@ class Listed:
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 7), st.sampled_from([0.0, 0.5, 1.0, 2.0])), max_size=60)
-
-
-def test_the_settings_offer_every_selector():
-    assert all(set(ReplayTable.options()[key].allowed) == set(SELECTORS) for key in ("sampler", "remover"))
 
 
 @pytest.mark.parametrize("name", SELECTORS)
@@ -307,31 +300,6 @@ def plain(state):
     return {**state, "tables": {name: np.array(blocks.array) for name, blocks in state["tables"].items()}}
 
 
-def test_refused_settings_and_rows_change_nothing():
-    table, full = Table(2, FIELDS), Table(4, FIELDS, limiter=limiters.ratio(1.0, 1, 2.0))
-    for each in (table, full):
-        each.push(rows(0, 1))
-    refuses(
-        ConfigError,
-        ("1 row", lambda: Table(0, FIELDS)),
-        ("'uniform'", lambda: Table(4, FIELDS, "unifrom")),
-        ("remover='oldest'", lambda: Table(4, FIELDS, remover="oldest")),
-        ("max_times_sampled=-1", lambda: Table(4, FIELDS, max_times_sampled=-1)),
-        ("5 rows", lambda: Table(4, FIELDS, limiter=limiters.min_size(5))),
-        ("4 rows", lambda: Table(5, Rows(4, FIELDS))),
-        ("5 rows", lambda: Table(4, FIELDS).push(rows(*range(5)))),
-        ("priority -2.0", lambda: Table(4, FIELDS).push(rows(0, priority=[-2.0]))),
-        ("share their rows", lambda: Tables(table, full)),
-        ("never lets more than 4", lambda: full.sample(1, 5)),
-    )
-    refuses(
-        NonFiniteError,
-        ("'number'", lambda: table.push({**rows(2), "number": np.array([np.nan], np.float32)})),
-        ("priority", lambda: table.push(rows(2, priority=[np.inf]))),
-    )
-    assert held(table) == [0, 1]
-
-
 def test_the_chain_has_the_configured_table(tiny_config):
     changes = {"replay": "table", "table.sampler": "lifo", "table.remover": "lifo", "table.limiter": "stack"}
     overrides = {f"policy.other.{key}": value for key, value in changes.items()}
@@ -373,25 +341,3 @@ def test_the_error_may_be_both_bounds_as_in_reverb():
     ahead = limiters.ratio(2.0, 10, (0.0, 40.0))
     # 20 rows may be inserted before the first sample.
     assert [ahead.can_insert(1, n, n, 0) for n in (19, 20)] == [True, False]
-
-
-def test_invalid_limits_are_refused():
-    refuses(
-        ConfigError,
-        ("min_size", lambda: limiters.min_size(0)),
-        ("samples_per_insert", lambda: limiters.ratio(0.0, 1, 4.0)),
-        ("samples_per_insert", lambda: limiters.ratio(math.nan, 1, 4.0)),
-        ("at least max(1, samples_per_insert) = 8", lambda: limiters.ratio(8.0, 10, 4.0)),
-        ("4 samples apart", lambda: limiters.ratio(2.0, 10, (18.0, 21.0))),
-        ("samples_per_insert x rows = 20", lambda: limiters.ratio(2.0, 10, (21.0, 40.0))),
-        ("min_diff", lambda: Limiter(1, 1.0, 2.0, 2.0)),
-        ("ratio", lambda: make_limiter("ration", rows=1, samples_per_insert=1.0, error=1.0, what="limiter")),
-    )
-
-
-def test_every_name_makes_a_limiter():
-    made = {name: make_limiter(name, rows=4, samples_per_insert=2.0, error=6.0) for name in LIMITERS}
-    assert made["ratio"] == limiters.ratio(2.0, 4, 6.0)
-    assert made["none"] == limiters.none()
-    assert made["min_size"] == limiters.min_size(4)
-    assert made["queue"] == made["stack"] == limiters.queue(4)

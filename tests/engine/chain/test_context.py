@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import operator
 import pickle
 from typing import Dict, List, Union  # noqa: UP035 (a user's context as in the documentation)
 
@@ -12,7 +10,7 @@ import numpy as np
 import pytest
 from fakes import refuses
 
-from minding.engine import CheckpointError, Context, OfflineRLContext, OnlineRLContext
+from minding.engine import Context, OnlineRLContext
 
 
 @dataclasses.dataclass
@@ -54,37 +52,6 @@ def test_a_subclass_keeps_inherited_and_added_fields(calls_super):
     ctx.later = 9
     ctx = ctx.renew().renew()
     assert (ctx.env_step, ctx.seen, ctx.later, ctx.kept[-2:]) == (4, 2, 9, ("seen", "later"))
-
-
-def test_kept_fields_and_the_clock_are_documented():
-    learning = ("total_step", "train_iter", "last_eval_iter", "last_eval_value", "last_eval_clock")
-    assert OnlineRLContext().kept == (*learning, "env_step", "env_episode")
-    assert OfflineRLContext().kept == (*learning, "train_epoch", "epoch_row", "last_data_eval_iter")
-    assert (OnlineRLContext().last_eval_iter, OnlineRLContext().last_eval_value) == (-1, -math.inf)
-    assert (OnlineRLContext(env_step=5, train_iter=3).clock, OnlineRLContext.unit) == (5, "env_step")
-    assert (OfflineRLContext(train_iter=3, train_epoch=1).clock, OfflineRLContext.unit) == (3, "train_iter")
-    assert (Context(total_step=7).clock, Context.unit) == (7, "total_step")
-    # A counter that the context does not have is none.
-    assert OnlineRLContext(env_step=5).optional("env_step", int) == 5
-    assert OfflineRLContext().optional("env_step", int) is None
-
-
-def test_an_unknown_field_is_an_error_with_the_nearest_name():
-    ctx = OnlineRLContext()
-    refuses(
-        AttributeError,
-        ("'env_step'", lambda: setattr(ctx, "env_stp", 1)),
-        ("'train_iter'? Its fields are total_step", lambda: ctx.train_itr),
-        ("'xyzzy'. Its fields", lambda: ctx.xyzzy),
-        ("'trajectories'", lambda: ctx.trajectory),
-        ("did you mean 'var", lambda: MyContext().keep("var5")),
-    )
-    assert not hasattr(ctx, "trajectory")
-    refuses(
-        TypeError,
-        ("write ctx.env_step", lambda: ctx["env_step"]),
-        ("not a dict", lambda: operator.setitem(ctx, "env_step", 1)),
-    )
 
 
 def test_a_property_of_a_subclass_can_be_set():
@@ -163,10 +130,3 @@ def test_contexts_can_be_pickled():
     assert copy.kept == ("total_step", "var1", "var2", "var4")
     with pytest.raises(AttributeError):
         copy.var9 = 1
-
-
-@pytest.mark.parametrize("state", [{"total_step": 1}, {"total_step": 1, "var1": 1, "var2": 1, "other": 1}])
-def test_another_contexts_state_is_refused_and_sets_nothing(state):
-    ctx = MyContext()
-    refuses(CheckpointError, ("does not fit MyContext", lambda: ctx.load_state_dict(state)))
-    assert ctx.total_step == 0

@@ -11,18 +11,6 @@ from fakes import refuses
 from minding.engine import MiddlewareError, OnlineRLContext, Task, declare
 
 
-def test_both_halves_see_the_context_of_their_iteration(started):
-    seen = []
-
-    def look(ctx):
-        seen.append(started.ctx is ctx)
-        yield
-        seen.append(started.ctx is ctx)
-
-    started.use(look).run(max_step=2)
-    assert seen == [True] * 4
-
-
 def test_a_wrapped_middleware_runs_where_it_is_called(started):
     log = []
     child = started.wrap(marker(log, 2))
@@ -43,17 +31,6 @@ def test_a_wrapped_middleware_runs_where_it_is_called(started):
     back()
     back()
     assert log[12:] == [5]
-
-
-def test_a_wrapped_middlewares_second_half_runs_with_the_chain(started):
-    log = []
-    child = started.wrap(marker(log, 2))
-
-    def mother(ctx):
-        child(ctx)
-
-    started.use(marker(log, 1)).use(mother).use(marker(log, 3)).run(max_step=1)
-    assert log == [1, 2, 3, -3, -2, -1]
 
 
 def test_forward_and_backward_run_single_halves(started):
@@ -183,16 +160,6 @@ def test_nested_members_receive_outer_events_not_their_own(started):
     assert received == [("around",)]
 
 
-@pytest.mark.parametrize("idle", [0, 1], ids=["waits in the owning thread", "waits in another thread"])
-def test_a_failing_handler_ends_a_wait_and_is_raised(started, idle):
-    members = [lambda ctx: None] * idle
-    members += [lambda ctx: started.wait_for("never"), lambda ctx: started.emit("tick")]
-    started.on("tick", lambda: 1 / 0)
-    started.use(started.parallel(*members))
-    with pytest.raises(ZeroDivisionError):
-        started.run(max_step=1)
-
-
 def test_a_signal_ends_a_wait_and_the_run(started):
     def wait(ctx):
         started.wait_for("never")
@@ -202,25 +169,6 @@ def test_a_signal_ends_a_wait_and_the_run(started):
 
     started.use(started.parallel(wait, interrupt)).run(max_step=3)
     assert (started.stop_reason, started.ctx.total_step) == ("SIGTERM", 0)
-
-
-def test_wrappers_surround_every_middleware_used_before_or_after(started):
-    log = []
-
-    def traced(label):
-        def wrapper(fn):
-            def call(ctx):
-                log.append(label)
-                return fn(ctx)
-
-            return call
-
-        return wrapper
-
-    started.use(marker(log, 1)).use_wrapper(traced("inner")).use_wrapper(traced("outer")).use(marker(log, 2))
-    started.run(max_step=1)
-    assert log == ["outer", "inner", 1, "outer", "inner", 2, -2, -1]
-    assert "mark" in repr(started)
 
 
 def number(ctx):
@@ -236,18 +184,6 @@ async def coroutine(ctx): ...
 
 def factory(cfg):
     return lambda ctx: None
-
-
-@pytest.mark.parametrize(
-    ("middleware", "word"),
-    [(number, "returned 5"), (false, "returned False"), (coroutine, "async"), (factory, "factory(...)")],
-)
-def test_a_middleware_that_returns_something_is_named(started, middleware, word):
-    for call in (lambda: started.use(middleware).run(max_step=1), lambda: started.forward(middleware)):
-        with pytest.raises(MiddlewareError) as caught:
-            call()
-        assert f"'{middleware.__name__}'" in str(caught.value)
-        assert word in str(caught.value)
 
 
 @pytest.mark.parametrize("profile", [False, True])

@@ -3,7 +3,6 @@
 import errno
 import logging
 import os
-from pathlib import Path
 
 import pytest
 from fakes import refuses
@@ -20,8 +19,7 @@ from minding.engine.checkpoint import (
     step_of,
     use_newest,
 )
-from minding.engine.checkpoint.manifest import sha256, verify_file
-from minding.engine.errors import DamagedCheckpointError, NoCheckpointError
+from minding.engine.errors import NoCheckpointError
 from proofs import crash_scenario
 from proofs import crashes as crash_proofs
 from proofs.damage import find_damages
@@ -187,15 +185,3 @@ def test_a_disk_that_refuses_to_remove_old_ones_is_reported(tmp_path, caplog):
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "iter_1 was not removed" in caplog.messages[0]
     assert load_checkpoint(tmp_path / "iter_1")[0] == {"n": 1}
-
-
-def test_a_device_and_a_changed_byte_of_an_unread_file_are_found(tmp_path):
-    entry = {"size": 0, "sha256": sha256(b"")}
-    (tmp_path / "empty").write_bytes(b"")
-    verify_file(tmp_path / "empty", entry)
-    (tmp_path / "large").write_bytes(b"ab")
-    refuses(
-        DamagedCheckpointError,
-        ("null: damaged", lambda: verify_file(Path("/dev/null"), entry)),
-        ("its SHA-256 differs", lambda: verify_file(tmp_path / "large", {"size": 2, "sha256": sha256(b"aa")})),
-    )

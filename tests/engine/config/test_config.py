@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import pickle
 
 import pytest
-from fakes import refuses
 
 from minding.engine import Config
 from minding.engine.config.options import Option, opt, setting
-from minding.engine.config.section import Section, check_section, section
+from minding.engine.config.section import Section, section
 from minding.engine.errors import ConfigError
 from minding.policies import ALGORITHMS
 
@@ -44,24 +41,6 @@ def test_what_is_written_in_any_way_is_read_in_any_way(cfg, write):
     del cfg.policy.learn.eps
     assert "eps" not in cfg.policy.learn
     assert not hasattr(cfg.policy.learn, "eps")
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda cfg: pickle.loads(pickle.dumps(cfg))])  # noqa: S301
-def test_copies_and_pickles_are_of_the_same_kind(cfg, copied):
-    other = copied(cfg)
-    assert other == cfg
-    assert type(other) is Config
-    other.policy.learn.gamma = 0.1
-    assert cfg.policy.learn.gamma == 0.5
-
-
-def test_a_missing_key_names_the_nearest(cfg):
-    refuses(
-        AttributeError,
-        ("did you mean 'gamma'", lambda: cfg.policy.learn.gama),
-        ("it has gamma, steps", lambda: cfg.policy.learn.x),
-        ("no key 'x'", lambda: delattr(cfg, "x")),
-    )
 
 
 # Declared settings
@@ -104,26 +83,6 @@ def test_a_subclass_changes_some_settings_of_a_section():
     assert "steps" not in Rates.options()
     assert Rates().steps == 1
     assert Rates(steps=2).steps == 2
-
-
-def test_a_section_that_declares_nonsense_is_refused():
-    refuses(
-        ConfigError,
-        ("['c']", lambda: type("Odd", (Sizes,), {"kinds": ["c"]})),
-        (
-            "Odd.cuont: its bases declare no such setting; did you mean 'count'",
-            lambda: type("Odd", (Sizes,), {"cuont": 5}),
-        ),
-        ("no class 'Szies'", lambda: type("Odd", (Section,), {"__annotations__": {"inner": "Szies"}})),
-    )
-
-
-def test_the_conditions_of_a_class_and_its_bases_are_checked():
-    settings = Section(count=5, inner={})
-    check_section(Slow, settings, {"most": 5})
-    for kind in (Slow, type("Slower", (Slow,), {"check": lambda self, cfg: None})):
-        with pytest.raises(ConfigError, match="count=5"):
-            check_section(kind, settings, {"most": 4})
 
 
 def declared(section):

@@ -1,10 +1,8 @@
 """The length of a run, by what its clock counts."""
 
 import pytest
-from fakes import refuses
 
 from minding.engine.config.config import run_length, set_length
-from minding.engine.errors import ConfigError
 
 
 def limits(**given):
@@ -24,11 +22,3 @@ def test_a_run_ends_by_its_own_clock_and_has_a_default(unit, given, length):
     run = limits(**given)
     set_length(run, unit, "ppo")
     assert run_length({"run": run}) == length
-
-
-def test_a_limit_that_the_run_never_reaches_is_refused():
-    refuses(
-        ConfigError,
-        ("run.max_env_step=5", lambda: set_length(limits(max_env_step=5), "train_iter", "bc")),
-        ("run.max_train_epoch=5", lambda: set_length(limits(max_train_epoch=5), "env_step", "ppo")),
-    )

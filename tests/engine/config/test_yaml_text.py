@@ -1,7 +1,6 @@
 """Configurations that anybody may have written: a clear error, in bounded time and memory."""
 
 import functools
-import os
 import time
 
 import pytest
@@ -10,7 +9,6 @@ from fakes import refuses
 from minding.engine.config.compiler import config_text, fill_schema, load_config, opt
 from minding.engine.config.yaml_text import one_line, parse_yaml
 from minding.engine.errors import ConfigError
-from minding.engine.files import read_bounded, read_text
 
 BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))])
 LONG = f"a: &a {'x' * 9_990}\nb: [{', '.join(['*a'] * 40_000)}]\n"
@@ -86,30 +84,6 @@ def test_usual_aliases_are_settings_and_messages_are_short(tmp_path):
     with pytest.raises(ConfigError) as caught:
         fill_schema({"env": {"a": opt(1)}}, {"env": ["x" * 5_000] * 100})
     assert len(str(caught.value)) < 500
-
-
-def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):
-    pipe, link, loop, holes = (tmp_path / name for name in ("pipe", "link", "loop", "holes"))
-    os.mkfifo(pipe)
-    link.symlink_to("/dev/zero")
-    loop.symlink_to(loop)
-    holes.touch()
-    os.truncate(holes, 1 << 40)
-    for path, message in (
-        (pipe, "not a regular file"),
-        (link, "not a regular file"),
-        (tmp_path, "not a regular file"),
-        (loop, "symbolic links"),
-        (holes, "at most|holes"),
-    ):
-        for limit in (100, 1 << 50):
-            with pytest.raises(OSError, match=message):
-                read_bounded(path, limit)
-        with pytest.raises(ConfigError, match="cannot read the configuration"):
-            load_config(path)
-    (tmp_path / "latin").write_bytes(b"a: \xe9")
-    with pytest.raises(OSError, match="not UTF-8"):
-        read_text(tmp_path / "latin", 100)
 
 
 @pytest.mark.parametrize(

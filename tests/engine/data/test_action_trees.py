@@ -3,12 +3,10 @@
 import json
 
 import numpy as np
-import pytest
 from gymnasium import spaces
 
-from minding.engine.data.action_trees import ActionTree, joined_space, parts_of
+from minding.engine.data.action_trees import ActionTree, parts_of
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.errors import ShapeError, SpaceError
 from minding.envs.recorded_spec import action_space
 from minding.envs.spaces.actions import JoinedActions, describe_actions
 
@@ -80,30 +78,3 @@ def test_a_description_leads_back_to_the_space():
     assert describe_actions(again, rescale=True) == described()
     SPACE.seed(0)
     assert again.contains(ActionTree(described()).join(SPACE.sample()))
-
-
-@pytest.mark.parametrize(
-    ("space", "message"),
-    [
-        (spaces.Tuple(()), "has no parts"),
-        (spaces.Tuple((spaces.Discrete(2), spaces.Text(3))), r"part '1' of the actions: .*Text.* is not supported"),
-        (spaces.Dict(a=spaces.Dict(b=spaces.Box(0, 3, (1,), np.int32))), r"part 'a\.b' .* use MultiDiscrete"),
-        (spaces.Tuple((spaces.Discrete(1 << 25), spaces.Box(0.0, 1.0, ()))), "below 16,777,216"),
-    ],
-)
-def test_spaces_in_which_no_policy_acts_are_named(space, message):
-    with pytest.raises(SpaceError, match=message):
-        JoinedActions(space)
-
-
-def test_an_action_that_does_not_fit_names_its_part():
-    codec, box, last = ActionTree(described()), np.zeros(2), {"a": np.zeros(2, int), "b": 0.0, "c": np.zeros(2, int)}
-    with pytest.raises(ShapeError, match="action: expected a tuple of 3 parts, got 2 parts"):
-        codec.join((box, 5))
-    with pytest.raises(ShapeError, match="action '2': expected a dict with 'a', 'b', 'c', got a dict with 'a'"):
-        codec.join((box, 5, {"a": 0}))
-    with pytest.raises(ShapeError, match=r"action '0': expected numbers \(2,\), got float64 \(3,\)"):
-        codec.join((np.zeros(3), 5, last))
-    with pytest.raises(ShapeError, match=r"action '1': expected integers \(\), got float64"):
-        codec.join((box, 5.0, last))
-    assert joined_space(described()["tree"], rescale=True) == described()

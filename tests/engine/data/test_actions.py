@@ -1,10 +1,7 @@
 """From the actions of policies to those of environments."""
 
-import functools
-
 import numpy as np
 import pytest
-from fakes import refuses
 from gymnasium import spaces
 
 from minding.engine.data.actions import ActionAdapter
@@ -39,14 +36,6 @@ def test_native_actions_are_clipped_and_not_scaled():
     same = adapter_of(spaces.Discrete(3)).adopt(given)
     same += 1
     assert given.tolist() == [5, 7]
-
-
-def test_actions_of_another_shape_or_kind_are_an_error():
-    adapter, several = adapter_of(spaces.Box(-2.0, 4.0, (2,))), adapter_of(spaces.MultiDiscrete([[2, 3], [4, 2]]))
-    for action in (np.zeros((2, 2), int), np.zeros((2, 2, 1)), np.float32(1.0)):
-        for change in (adapter, adapter.adopt):
-            refuses(ShapeError, ("expected float (N, 2)", functools.partial(change, action)))
-    refuses(ShapeError, ("expected integer (N, 4)", lambda: several(np.zeros((1, 2, 2), int))))
 
 
 def test_the_actions_of_several_agents_are_mapped_one_by_one():

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from fakes import refuses
 
 from minding.engine.data.batch import Field, RowLayout
-from minding.engine.errors import NonFiniteError, ShapeError
 
 LAYOUT = RowLayout(
     {
@@ -40,28 +38,3 @@ def test_a_field_is_read_in_its_own_shape_and_dtype(name):
     value = LAYOUT.read(LAYOUT.pack(VALUES), name)
     assert value.dtype == LAYOUT.fields[name].dtype
     assert np.array_equal(value, VALUES[name])
-
-
-def test_a_missing_field_and_a_wrong_shape_are_named():
-    missing = {name: value for name, value in VALUES.items() if name != "action"}
-    refuses(
-        ShapeError,
-        ("'action' of the rows is missing", lambda: LAYOUT.pack(missing)),
-        ("'grid': expected shape (2, 2, 2)", lambda: LAYOUT.pack({**VALUES, "grid": np.zeros((2, 4))})),
-    )
-
-
-def test_what_is_not_finite_is_named_with_its_row():
-    def check(obs):
-        LAYOUT.check_finite(LAYOUT.pack({**VALUES, "obs": np.array(obs, np.float32)}), "here")
-
-    refuses(
-        NonFiniteError,
-        *(
-            (f"here: field 'obs' of row 1 is {bad}", lambda bad=bad: check([[1, 2], [3, bad]]))
-            for bad in (np.nan, np.inf)
-        ),
-        ("row 0 is inf", lambda: check([[np.inf, -np.inf], [3, 4]])),
-    )
-    # Their sum overflows.
-    check([[3e38, 3e38], [3e38, 3e38]])

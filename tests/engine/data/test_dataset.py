@@ -9,7 +9,7 @@ from fakes import dict_of, mask_of, space_of
 from recordings import choices, save_unchecked
 
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.data.dataset import Dataset, check_dataset, check_fits, check_folder, load_dataset
+from minding.engine.data.dataset import Dataset, check_fits, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.description import describe
 from minding.engine.errors import DataError
@@ -82,15 +82,6 @@ def test_the_digest_is_that_of_the_contents(saved, tmp_path):
         save_dataset(saved, toy())
     with pytest.raises(DataError, match=r"no recorded data in .*: `minding data record RUN --steps N` records"):
         load_dataset(tmp_path / "nothing")
-
-
-def test_values_are_checked_in_every_block(saved, monkeypatch):
-    monkeypatch.setattr("minding.engine.data.ranges._BLOCK", 2)
-    load_dataset(saved, mapped=True)
-    with pytest.raises(ValueError, match=r"action of row 3, step 1 of episode 1, is \[9"):
-        check_dataset(toy(action=np.float32([[0], [0], [0], [9], [0]])))
-    with pytest.raises(ValueError, match="obs holds NaN"):
-        check_dataset(toy(obs={"": np.where(np.arange(10).reshape(5, 2) == 8, np.nan, 0).astype(np.float32)}))
 
 
 def flipped(position):
@@ -250,17 +241,6 @@ def test_values_at_the_limits_of_their_spaces_are_accepted(tmp_path):
         assert len(load_dataset(tmp_path / str(number))) == 5
 
 
-@pytest.mark.parametrize("of_final", [False, True])
-def test_observations_are_held_to_their_box_where_asked(of_final):
-    inside, outside = np.full((5, 2), 1 + 9e-6, np.float32), np.full((5, 2), 1 + 2e-5, np.float32)
-    parts = {"obs": {"": inside}, "final_obs": {"": inside[:2]}}
-    check_dataset(toy(**parts), limits=True)
-    parts |= {"final_obs": {"": outside[:2]}} if of_final else {"obs": {"": outside}}
-    check_dataset(toy(**parts))
-    with pytest.raises(ValueError, match=r"the observation (of row 0|after the last step of episode 0).* from \[-1"):
-        check_dataset(toy(**parts), limits=True)
-
-
 @pytest.mark.parametrize("n", [None, "2", [], 10**400, float("nan"), {}])
 def test_a_damaged_space_is_refused_in_one_line(n, tmp_path):
     data = of({**DISCRETE, "n": n}, action=five(np.int64, 3, 7))
@@ -272,15 +252,6 @@ def test_a_damaged_space_is_refused_in_one_line(n, tmp_path):
 def test_another_state_is_refused(tmp_path, state):
     save_checkpoint(tmp_path / "data", state, {"kind": "recorded data", "about": {"env": describe(ENV)}})
     check_refused(tmp_path / "data")
-
-
-def test_a_checkpoint_and_a_wrong_number_of_steps_are_refused(tmp_path):
-    save_checkpoint(tmp_path / "data", {"policy": {}}, {})
-    with pytest.raises(DataError, match="is a checkpoint, not recorded data"):
-        load_dataset(tmp_path / "data")
-    save_unchecked(tmp_path / "data", toy(), steps=500)
-    with pytest.raises(DataError, match="5 steps, but the manifest says 500"):
-        load_dataset(tmp_path / "data")
 
 
 def refusal(data=None, **env):
@@ -325,23 +296,3 @@ def test_data_of_other_conditions_are_warned_of(caplog):
         "the data in 'data' were recorded under other conditions: env.env_kwargs.g is missing there, 9.0 "
         "here; the time limit of episodes is 200 there, 50 here"
     ]
-
-
-def test_a_folder_is_examined_by_its_manifest_alone(saved):
-    for file in saved.iterdir():
-        if file.name != "manifest.json":
-            file.unlink()
-    check_folder(saved, ENV, 5)
-    with pytest.raises(DataError, match=r"policy\.learn\.batch_size=6 exceeds the 5 recorded steps"):
-        check_folder(saved, ENV, 6)
-    with pytest.raises(DataError, match="'Toy-v0' there, 'X' here"):
-        check_folder(saved, {**ENV, "env_id": "X"}, 5)
-    with pytest.raises(DataError, match="the recorded data are damaged"):
-        load_dataset(saved)
-
-
-@pytest.mark.parametrize("info", [{}, {"about": 1, "steps": 5}, {"about": {"env": []}, "steps": 5}, {"steps": "5"}])
-def test_a_manifest_that_does_not_describe_the_data_is_refused(tmp_path, info):
-    save_checkpoint(tmp_path / "data", {}, {"kind": "recorded data", "about": {"env": describe(ENV)}, **info})
-    with pytest.raises(DataError, match="does not say what was recorded, or how many steps; make them again"):
-        check_folder(tmp_path / "data", ENV, 1)

@@ -7,18 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recordings import dataset, log
 
-from minding.engine.buffers import DatasetTables, MappedTables
-from minding.engine.data.batch import Field
 from minding.engine.data.holdout import first_steps, hold_out
 from minding.engine.errors import DataError
-
-FIELDS = {
-    "obs": Field((1,)),
-    "next_obs": Field((1,)),
-    "action": Field((1,)),
-    "next_action": Field((1,)),
-    "next_known": Field(),
-}
 
 
 def numbered(lengths):
@@ -70,23 +60,3 @@ def test_the_seed_chooses_and_a_larger_share_holds_more():
     assert hold_out(data, 0.0, 0) == (data, None)
     with pytest.raises(DataError, match=r"holdout=0.1 of 1 recorded episode leaves none to learn from"):
         hold_out(numbered([3]), 0.1, 0)
-
-
-def test_tables_of_a_part_hold_its_rows_alone():
-    data = numbered([4, 3, 5, 2, 6])
-    learned, held = hold_out(data, 0.4, 0)
-    device, mapped = DatasetTables(learned, FIELDS), MappedTables(learned, FIELDS, len(learned))
-    assert (len(device), len(mapped)) == (len(learned), len(learned))
-    assert len({device.digest, mapped.digest, DatasetTables(data, FIELDS).digest, held.digest}) == 3
-    index = np.random.default_rng(0).permutation(len(learned))[None]
-    held_obs = set(held.rows(["obs"], np.arange(len(held)))["obs"][:, 0].tolist())
-    for tables in (device, mapped):
-        batch = tables.batch(index)
-        fields, order = batch.distinct()
-        expected = learned.rows(FIELDS, index[0])
-        for name, values in fields.items():
-            assert np.array_equal(values[order[0]], expected[name])
-        # Moments are taken of these.
-        assert batch.recorded.steps == len(learned)
-        assert not held_obs & set(batch.recorded.read("obs", np.arange(len(learned)))[:, 0].tolist())
-        assert batch.recorded.returns.tolist() == learned.returns().tolist()

@@ -1,14 +1,11 @@
 """Trees of arrays: plain arrays and nested FastTreeValues behave alike."""
 
-import sys
-
 import numpy as np
 import pytest
-from fresh import run_fresh
 from treevalue import FastTreeValue
 
 from minding.engine.data import obs_trees
-from minding.engine.errors import MissingExtraError, ShapeError
+from minding.engine.errors import ShapeError
 
 
 def nested():
@@ -59,20 +56,6 @@ def test_a_copy_shares_no_memory():
     assert isinstance(copied, FastTreeValue)
 
 
-def test_importing_the_module_does_not_import_treevalue():
-    code = "import sys, numpy; from minding.engine.data import obs_trees\n"
-    code += "obs_trees.copy(numpy.zeros(1)); print('treevalue' in sys.modules)"
-    assert run_fresh(code) == ["False"]
-
-
-def test_an_unknown_backend_or_a_missing_extra_is_refused(monkeypatch):
-    monkeypatch.setitem(sys.modules, "treetensor.numpy", None)
-    with pytest.raises(MissingExtraError, match=r"\.\[treetensor\]"):
-        obs_trees.to_treetensor(nested())
-    with pytest.raises(ValueError, match="'numpy' or 'torch'"):
-        obs_trees.to_treetensor(nested(), "jax")
-
-
 @pytest.mark.parametrize("backend", ["numpy", "torch"])
 def test_a_tree_survives_the_way_to_treetensor_and_back(backend):
     library = pytest.importorskip(f"treetensor.{backend}")
@@ -102,8 +85,3 @@ def test_named_leaves_are_those_of_the_tree_that_is_not_built(value):
     assert all(found[path] is leaf or np.array_equal(found[path], leaf) for path, leaf in expected)
     # Flat paths name the same leaves.
     assert [*obs_trees.named(found)] == [*found]
-
-
-def test_naming_the_leaves_of_dicts_builds_no_tree(monkeypatch):
-    monkeypatch.setattr(obs_trees, "_fast_tree", pytest.fail)
-    assert obs_trees.named({"b": 1, "a": {"c": 2}}) == {"a.c": 2, "b": 1}

@@ -4,17 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from fakes import CountingEnv, CountingPolicy, refuses
+from fakes import CountingEnv, CountingPolicy
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.returns import gae, nstep, nstep_errors, rescaled, reverse_scan, unscaled
-from minding.engine.errors import ChainError, ShapeError
+from minding.engine.errors import ChainError
 from minding.middleware import StepCollector
-
-
-def column(*numbers, dtype=np.float32):
-    """Numbers as (T, 1)."""
-    return np.array(numbers, dtype)[:, None]
 
 
 def loop_gae(reward, value, next_value, terminated, cut, gamma, gae_lambda):
@@ -57,22 +52,6 @@ def test_reverse_scan_equals_the_loop_at_every_length(steps):
     np.testing.assert_allclose(reverse_scan(delta, decay), expected[::-1], rtol=1e-10, atol=1e-10)
 
 
-def test_gae_by_hand():
-    # gamma 0.5, lambda 0.5. delta_2 = 4 + 0.5*8 - 2 = 6 (rollout ends, bootstrap 8); delta_1 = 3 - 1 = 2 (true end);
-    # delta_0 = 1 + 0.5*1 - 1 = 0.5, A_0 = 0.5 + 0.25 * 2 = 1.
-    advantage = gae(
-        column(1, 3, 4),
-        column(1, 1, 2),
-        column(1, 100, 8),
-        column(0, 1, 0, dtype=bool),
-        column(0, 1, 0, dtype=bool),
-        gamma=0.5,
-        gae_lambda=0.5,
-    )
-    assert advantage.dtype == np.float32
-    assert advantage[:, 0].tolist() == [1.0, 2.0, 6.0]
-
-
 def check_gae(seed, terminated, cut, shape, reward):
     """Compares with the loop, for each agent where there are several."""
     rng = np.random.default_rng(seed)
@@ -97,30 +76,6 @@ def test_gae_equals_the_loop_with_many_ends_and_for_each_agent(shape, ends, rewa
     rng = np.random.default_rng(5)
     terminated = rng.random(ends) < 0.1
     check_gae(6, terminated, terminated | (rng.random(ends) < 0.1), shape, reward)
-
-
-def test_arrays_of_different_shape_are_refused():
-    good, bad, agents = (np.zeros(shape, np.float32) for shape in ((3, 2), (2, 3), (3, 2, 4)))
-    flags = good.astype(bool)
-
-    def estimate(*arrays):
-        gae(*arrays, gamma=0.9, gae_lambda=0.9)
-
-    refuses(
-        ShapeError,
-        ("next_value has shape (2, 3)", lambda: estimate(good, good, bad, flags, flags)),
-        ("reward has shape (2, 3)", lambda: estimate(bad, good, good, flags, flags)),
-        ("cut has shape (3, 4)", lambda: estimate(agents, agents, agents, flags, np.zeros((3, 4), bool))),
-        ("cut has shape (2, 3)", lambda: nstep(good, bad.astype(bool), n=2, gamma=0.9)),
-    )
-
-
-def test_nstep_by_hand():
-    # n = 2, gamma = 0.5, an end after the second of four steps.
-    total, last, discount = nstep(column(1, 2, 4, 8), column(0, 1, 0, 0, dtype=bool), n=2, gamma=0.5)
-    assert total[:, 0].tolist() == [2.0, 2.0, 8.0, 8.0]
-    assert last[:, 0].tolist() == [1, 1, 3, 3]
-    assert discount[:, 0].tolist() == [0.25, 0.5, 0.25, 0.5]
 
 
 @pytest.mark.parametrize("agents", [(), (2,)])

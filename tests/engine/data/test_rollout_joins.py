@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from fakes import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import GAMMA, Stream
@@ -14,7 +13,6 @@ from minding.engine.data import obs_trees
 from minding.engine.data.returns import nstep
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.data.rollout_joins import CannotJoin, join_shards, last_rows, side_by_side
-from minding.engine.errors import ShapeError
 from minding.engine.types import EpisodeEnd
 from minding.middleware.data_pusher import sequence_columns, transitions
 from minding.middleware.return_estimators import rows_with_advantages
@@ -167,20 +165,6 @@ def test_what_is_alike_passes_and_nothing_else():
     for name, value in (("train_data", {"x": 1.0}), ("episodes", None), ("episode_stats", ["end"])):
         with pytest.raises(CannotJoin):
             join_shards(name, [value, value], 2)
-
-
-def test_shards_that_do_not_fit_are_named():
-    first, second = cut(of_stream(0, 4, 4), 2)
-    short = cut(of_stream(0, 3, 4), 2)[1]
-    record = dataclasses.replace(second, record={"mark": second.record["mark"]})
-    value = dataclasses.replace(second, last_value=None)
-    refuses(
-        ShapeError,
-        ("shard 0 collected in 2 environments, expected 1", lambda: side_by_side([first, second], 1)),
-        ("shard 1 collected 3 steps", lambda: side_by_side([first, short], 2)),
-        ("the record of shard 1", lambda: side_by_side([first, record], 2)),
-        ("last_value", lambda: side_by_side([first, value], 2)),
-    )
 
 
 # True successors and trajectory ends

@@ -7,21 +7,19 @@ import threading
 
 import numpy as np
 import pytest
-from fakes import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lane_toys import STEPS, ToyCollector, ToyContext, ToyEnv, ToyPolicy, random_delay, run
 
 from minding.configs import compile_run
-from minding.configs.chains import check_chain, off_policy
+from minding.configs.chains import off_policy
 from minding.engine import Config, OnlineRLContext, Task, declare
 from minding.engine.buffers import Table, limiters
 from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.data.batch import Field
 from minding.engine.data.rollout import Rollout
-from minding.engine.errors import ChainError, ConfigError, LimitError
 from minding.engine.lanes.division import divide
-from minding.engine.lanes.free_running import Move, free_run, next_move
+from minding.engine.lanes.free_running import free_run
 from minding.engine.lanes.order import next_rows
 from minding.engine.types import LearnOutput
 from minding.middleware import OffPolicyLearner, data_pusher
@@ -32,17 +30,6 @@ GATE = threading.Event()
 TASKS = []
 
 # Which rollout is next
-
-
-def test_any_row_may_be_next_until_a_rollout_would_get_too_old():
-    assert next_rows([[0], [0]], 0, 3) == [0, 1]
-    # At version 2 the request of version 0 may wait for one more iteration, at 3 for none.
-    assert next_rows([[1], [0]], 2, 3) == [0, 1]
-    assert next_rows([[1], [0]], 3, 3) == [1]
-    # Two of version 0 take the last two iterations in which they are allowed.
-    assert next_rows([[0], [2], [0]], 2, 3) == [0, 2]
-    # Behind a newer request of its own row no rollout can overtake.
-    assert next_rows([[0, 0], [1]], 2, 3) == [0]
 
 
 @settings(max_examples=60, deadline=None)
@@ -88,48 +75,6 @@ def test_a_slow_collector_is_passed_over_for_a_while():
 
 
 # With a limiter: the decision
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    ratio=st.sampled_from([0.5, 1.0, 3.0, 8.0]),
-    rows=st.integers(1, 12),
-    samples=st.integers(1, 24),
-    warmup=st.integers(1, 20),
-    slack=st.integers(0, 30),
-    arrivals=st.lists(st.integers(0, 8), min_size=80, max_size=80),
-)
-def test_with_the_error_that_is_recommended_no_run_gets_stuck(ratio, rows, samples, warmup, slack, arrivals):
-    """Against all that a model allows: lists of what was inserted and sampled, row by row."""
-    error = max(1.0, rows * ratio, samples) + slack
-    limiter = limiters.ratio(ratio, warmup, error)
-    inserted, sampled, waiting = [], [], 0
-
-    def legal(more, drawn):
-        """Whether the model may be there: by definition of the ratio, in samples per row beyond the first ones."""
-        ahead = (len(inserted) + more - limiter.min_size) * ratio - (len(sampled) + drawn)
-        if more:
-            return len(inserted) + more <= limiter.min_size or ahead <= error
-        return len(inserted) >= limiter.min_size and ahead >= -error
-
-    for arrived in arrivals:
-        # Collectors of different speeds; eight of them at most are waiting.
-        waiting = min(8, waiting + arrived)
-        size, counts = len(inserted), (len(inserted), len(inserted), len(sampled))
-        fits = limiter.can_insert(rows, *counts) if waiting else None
-        may_learn = limiter.can_sample(samples, *counts)
-        assert (fits in (None, legal(rows, 0)), may_learn) == (True, legal(0, samples))
-        move = next_move(fits, may_learn)
-        assert move is not Move.STUCK
-        if move is Move.TAKE:
-            inserted += range(size, size + rows)
-            waiting -= 1
-        elif move is Move.LEARN:
-            sampled += [0] * samples
-        else:
-            assert (waiting, may_learn) == (0, False)
-        if len(inserted) > limiter.min_size and sampled:
-            assert -error <= (len(inserted) - limiter.min_size) * ratio - len(sampled) <= error
 
 
 # Runs of toys
@@ -328,15 +273,6 @@ def test_without_a_rollout_the_learner_continues_to_the_limit(counting_config):
     assert (before["number"], before["sampled"], before["inserted"]) == (None, 48, 8)
 
 
-def test_a_wait_that_takes_too_long_names_both_sides(counting_config):
-    GATE.clear()
-    options = lanes(limiter_timeout=0.05)
-    with pytest.raises(LimitError, match=r"lanes\.limiter_timeout") as raised:
-        free(counting_config, limiters.ratio(4.0, 1, 20.0), 10, options, event=wait_at_once)
-    assert "OffPolicyLearner waits for policy.learn.warmup=3 rows" in str(raised.value)
-    assert "Inserting is allowed and waits for the collectors" in str(raised.value)
-
-
 def test_a_signal_ends_the_wait(counting_config):
     GATE.clear()
     TASKS[:] = [task := Task()]
@@ -345,16 +281,6 @@ def test_a_signal_ends_the_wait(counting_config):
         task.run(max_step=10)
         GATE.set()
     assert (task.stop_reason, made.watch.rows) == ("SIGTERM", [])
-
-
-def test_if_neither_side_may_continue_the_error_comes_at_once(counting_config):
-    # After 4 rows 8 samples are allowed, and a call takes 16; 4 more rows would be 8 samples too many.
-    with pytest.raises(LimitError, match=r"neither side may continue") as raised:
-        free(counting_config, limiters.ratio(4.0, 4, 8.0), 10, learn={"update_per_collect": 4})
-    for words in ("data_pusher may not insert", "OffPolicyLearner may not draw 16 samples", "limiter_error"):
-        assert words in str(raised.value)
-    limiter, options = limiters.ratio(8.0, 4, 16.0), lanes(order="exact")
-    refuses(LimitError, ("lanes.order=arrival", lambda: free(counting_config, limiter, 40, options)))
 
 
 def test_a_resumed_run_uses_the_limiter_of_its_new_settings(counting_config):
@@ -408,27 +334,6 @@ def declared(name, role=None, **fields):
     return middleware
 
 
-class Pusher:
-    """Fills something with a limiter."""
-
-    declaration = declared("pusher", "learn", reads=("trajectories",)).declaration
-    bounded = True
-
-    def __call__(self, ctx): ...
-
-    def cannot_insert(self, rollouts):
-        return None
-
-
-class Drawer:
-    declaration = declared("drawer", "learn", reads=("train_iter",), writes=("train_output",)).declaration
-
-    def __call__(self, ctx): ...
-
-    def cannot_learn(self, ctx):
-        return None
-
-
 def found(*later, collect=None):
     """The free run of collector and `later`."""
     collector = collect or declared("collector", "collect", reads=("env_step",), writes=("trajectories", "env_step"))
@@ -437,56 +342,6 @@ def found(*later, collect=None):
     names = [field.name for field in dataclasses.fields(ctx)]
     part = divide(nodes, ctx.kept, names).collect
     return free_run([], nodes[1:], part, names, ctx.kept, 1.0)
-
-
-def needing(run):
-    return [node.name for node in run.needing]
-
-
-def test_members_that_need_a_missing_rollout_are_skipped():
-    marker = declared("marker", reads=("trajectories",), writes=("train_data",))
-    trainer = declared("trainer", "learn", reads=("train_data", "train_iter"), writes=("train_output",))
-    logger = declared("logger", reads=("env_step",), optional=("trajectories", "train_output"))
-    own = lambda ctx: None  # noqa: E731
-    run = found(marker, Pusher(), Drawer(), trainer, logger, own)
-    # An on-policy trainer beside it learns from each rollout once.
-    assert needing(run) == ["marker", "pusher", "trainer", "<lambda>"]
-    assert (len(run.inserters), len(run.samplers)) == (1, 1)
-    trainer = declared("trainer", "learn", reads=("trajectories", "train_iter"), writes=("train_output",))
-    unbounded = Pusher()
-    unbounded.bounded = False
-    assert found(unbounded, Drawer()) is None
-    assert found(Pusher(), trainer) is None
-    assert found(trainer) is None
-    # What the table would get is not what is there.
-    assert found(declared("doubler", reads=("trajectories",), writes=("trajectories",)), Pusher(), Drawer()) is None
-
-
-def test_settings_that_a_limiter_never_allows_are_refused(counting_config):
-    refuses(
-        ChainError,
-        *(
-            (word, lambda limiter=limiter, learn=learn: free(counting_config, limiter, 4, learn=learn))
-            for limiter, learn, word in (
-                (limiters.ratio(4.0, 1, 8.0), {"warmup": 50}, "warmup=50"),
-                (limiters.ratio(4.0, 8, 8.0), {"update_per_collect": 5}, "20 samples"),
-                (limiters.ratio(4.0, 8, 8.0), {"updates_per_step": 0.5}, "updates_per_step=0.5"),
-            )
-        ),
-    )
-
-    def check(preset, *overrides, limiter="ratio"):
-        table = ["policy.other.replay=table", f"policy.other.table.limiter={limiter}"]
-        check_chain(compile_run(preset, [*table, *overrides]))
-
-    cartpole, many = "env.env_id=CartPole-v1", "policy.learn.update_per_collect=40"
-    refuses(
-        ConfigError,
-        ("policy.learn.warmup=1000", lambda: check("dqn", cartpole)),
-        ("draws 5120 samples", lambda: check("dqn", cartpole, "policy.learn.warmup=100", many)),
-        ("limiter='queue'", lambda: check("dqn", cartpole, limiter="queue")),
-        ("chain='hindsight'", lambda: check("bitflip_dqn")),
-    )
 
 
 # DQN

@@ -1,19 +1,16 @@
 """An inference server: what is computed together, and runs that do not differ from those that act by themselves."""
 
-import itertools
 import tempfile
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from lane_toys import DieOnce, ExitOnce, ServedPolicy, lane_threads, run
 
 from minding.engine.errors import ChainError
 from minding.engine.lanes import collect
-from minding.engine.lanes.inference import Ask, Batching, divided, joined
+from minding.engine.lanes.inference import Ask, Batching
 from minding.engine.lanes.sockets import SocketPort
 from minding.engine.lanes.transport import Question
 
@@ -47,38 +44,6 @@ def test_a_batch_is_computed_once_full_late_or_complete():
     for one in (small, large, huge):
         batching.add(one)
     assert [batching.due(0.0, askers=9) for _ in range(4)] == [[small], [large], [huge], []]
-
-
-asks = st.builds(
-    ask, st.integers(1, 5), st.integers(0, 2), st.floats(0, 1), st.integers(0, 1), st.sampled_from((2, 3)),
-    st.integers(0, 10**9),
-)  # fmt: skip
-
-
-@given(st.lists(asks, max_size=20), st.integers(1, 8), st.floats(0, 1))
-def test_every_question_is_in_one_batch_of_its_kind(questions, max_batch, max_wait):
-    batching, batches = Batching(max_batch, max_wait), []
-    for question in questions:
-        batching.add(question)
-        while batch := batching.due(question.since, askers=4):
-            batches.append(batch)
-    while batch := batching.due(10.0, askers=4):
-        batches.append(batch)
-    assert sorted(id(one) for batch in batches for one in batch) == sorted(map(id, questions))
-    for batch in batches:
-        assert len({one.kind for one in batch}) == 1
-        assert len(batch) == 1 or sum(one.rows for one in batch) <= max_batch
-
-
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=5))
-def test_each_question_gets_its_rows_and_shared_outputs_whole(counts):
-    start = itertools.count()
-    batch = [Ask(0, 0, [np.array([[next(start)] for _ in range(rows)])], None, 0.0) for rows in counts]
-    (rows,) = joined(batch)
-    answers = divided([rows * 2, np.array([7, 8])], batch, frozenset({1}))
-    for one, (mine, shared) in zip(batch, answers, strict=True):
-        assert np.array_equal(mine, one.leaves[0] * 2)
-        assert shared.tolist() == [7, 8]
 
 
 # Sockets

@@ -8,9 +8,8 @@ import threading
 import time
 from pathlib import Path
 
-import lane_toys as toys
 import pytest
-from lane_toys import ExitOnce, Record, ToyCollector, ToyContext, ToyEnv, ToyLearner, ToyPolicy, run, toy_explorer
+from lane_toys import ExitOnce, ToyCollector, ToyContext, ToyEnv, ToyLearner, ToyPolicy, run
 
 from minding.engine import Task, declare
 from minding.engine.errors import LaneError
@@ -73,22 +72,6 @@ def test_a_worker_gets_a_few_requests_at_a_time(tmp_path, monkeypatch):
     assert (died.restarts, died.rows) == (1, expected)
 
 
-@pytest.mark.slow
-def test_workers_killed_at_random_moments_change_nothing():
-    kills, lanes = [], {"max_staleness": 3, "collectors": 3}
-
-    def strike(task, ctx):
-        # Workers take random delays: each time it meets another moment of theirs.
-        if ctx.total_step % 40 == 17:
-            kills.append(task.lanes.worker_pids[0])
-            os.kill(kills[-1], signal.SIGKILL)
-
-    undisturbed = run(160, {**lanes, "transport": "threads"})
-    killed = run(160, lanes, event=toys.random_delay, also=[strike])
-    assert len(set(kills)) == 4
-    assert killed.rows == undisturbed.rows
-
-
 # Stops
 
 
@@ -121,15 +104,6 @@ def test_a_stopped_worker_is_reported_and_replaced(monkeypatch, caplog, breath):
     said = f"for rollout 3 of collector (process {pids[0]}), {stopped_by}"
     said += f"without a sign of life it is replaced after {breath:g} s (lanes.timeout)"
     assert any(said in text for text in texts)
-
-
-@pytest.mark.slow
-def test_a_worker_that_is_slow_is_not_replaced(breath):
-    def slow(collector, count, t):
-        time.sleep(0.6 * breath if count == 1 else 0)
-
-    # A rollout of more than twice the limit, in four steps.
-    assert run(2, {"max_staleness": 0, "timeout": breath}, event=slow).restarts == 0
 
 
 # A worker that is lost without a word
@@ -211,11 +185,6 @@ def test_a_silent_worker_is_replaced_and_nothing_changes(answers, limit, losing,
     assert f"the actor of collector gave no sign of life for {limit}; it is started again" in caplog.text
 
 
-def test_a_worker_that_is_always_silent_ends_the_run(losing):
-    with pytest.raises(LaneError, match="of collector died 3 times before it answered; it last gave no sign of life"):
-        losing(1, 0, 0, 0)
-
-
 class Hook:
     """Counts its finish hooks."""
 
@@ -263,38 +232,6 @@ def test_an_error_that_cannot_be_pickled_keeps_type_and_message():
     assert hook.finished == [0]
 
 
-def unmade(lane):
-    raise OSError("no display")
-
-
-class UnmadeEnv(ToyEnv):
-    def factory(self):
-        return unmade
-
-
-def test_what_a_worker_cannot_answer_or_make_is_its_own_error():
-    @declare(role="collect", writes=("trajectories",))
-    def collector(policy):
-        def collect(ctx):
-            ctx.trajectories = threading.Lock()
-
-        return collect
-
-    failing(collector, TypeError, "cannot pickle '_thread.lock' object")
-    error, _ = failing(lambda policy: ToyCollector(policy.mode, UnmadeEnv()), OSError, "no display")
-    assert error.__notes__[0].startswith("in the collect lane, collector:\nTraceback")
-
-
-def test_a_member_that_cannot_be_pickled_is_an_error_at_once():
-    policy, hook, task = ToyPolicy(), Hook(), Task()
-    collector = ToyCollector(policy.mode, ToyEnv())
-    collector.lock = threading.Lock()
-    task.start(True, ToyContext()).use(hook).use(collector).use(ToyLearner(policy))
-    with pytest.raises(LaneError, match=r"ToyCollector cannot be sent to a process of the collect lane \(.*lock"):
-        task.run(max_step=3)
-    assert hook.called == 0
-
-
 def test_two_policies_with_weights_of_one_name_are_refused():
     policy, other = ToyPolicy(), ToyPolicy()
 
@@ -307,23 +244,6 @@ def test_two_policies_with_weights_of_one_name_are_refused():
         task.use(ToyCollector(policy.mode, ToyEnv())).use(judge())
         with pytest.raises(LaneError, match="two policies of the collect lane both have weights named 'weight'"):
             task.run(max_step=1)
-
-
-def test_a_run_can_continue_one_that_an_error_of_a_worker_ended(tmp_path):
-    def fail_once(collector, count, t):
-        if count == 2 and not (tmp_path / "failed").exists():
-            (tmp_path / "failed").touch()
-            raise ValueError("once")
-
-    policy, task = ToyPolicy(), Task()
-    with task.start(True, ToyContext(), lanes={"max_staleness": 0, "transport": "threads"}):
-        task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv(), fail_once)).use(ToyLearner(policy))
-        record = Record(policy)
-        task.use(record)
-        with pytest.raises(ValueError, match="once"):
-            task.run(max_step=5)
-        task.run(max_step=5)
-    assert toys.Outcome(record, policy, task, 0).rows == run(5).rows
 
 
 # Signals, in real processes
@@ -440,15 +360,6 @@ def test_a_signal_while_a_rollout_is_awaited_ends_the_run(start, number, group):
     # The iteration that waited is not counted; what is under way is collected anew by a run that resumes.
     assert lines[-3:] == ["finish 2", "close", f"ended {number.name} in-flight"]
     assert sum(line.startswith("finish") for line in lines) == 1
-
-
-@pytest.mark.slow
-def test_a_signal_while_an_evaluation_is_awaited_ends_the_run(start):
-    script = start({"max_staleness": 0}, "eval_event")
-    os.killpg(script.process.pid, signal.SIGTERM)
-    code, seconds, lines = script.end(told=NOTICE)
-    assert (code, seconds < 8) == (0, True)
-    assert lines[-3:] == ["finish 3", "close", "ended SIGTERM exact"]
 
 
 @pytest.mark.parametrize(

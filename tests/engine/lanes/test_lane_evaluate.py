@@ -1,28 +1,13 @@
 """Evaluations beside training: of which weights, when, and what is left at the end."""
 
-import csv
-import functools
 import os
 import signal
 import time
 
 import pytest
-from lane_toys import (
-    Record,
-    ToyCollector,
-    ToyContext,
-    ToyEnv,
-    ToyEvaluator,
-    ToyLearner,
-    ToyPolicy,
-    plain,
-    run,
-    toy_explorer,
-)
+from lane_toys import ToyEvaluator, ToyPolicy, run, toy_explorer
 
-from minding.engine import Config, Task
-from minding.engine.checkpoint import load_checkpoint
-from minding.middleware import CkptSaver, online_logger
+from minding.engine import Task
 
 THREADS = {"transport": "threads"}
 
@@ -83,56 +68,6 @@ def test_training_continues_until_the_next_evaluation_is_due(tmp_path):
     assert (float(watch.params[-1]["bias"]), watch.params[:-1]) == (value, [None] * 8)
 
 
-class Slow:
-    """Makes each evaluation take its time."""
-
-    def __call__(self, evaluator, count):
-        time.sleep(0.05)
-
-
-class Stop:
-    """Ends the run at the third evaluation."""
-
-    def __init__(self):
-        self.count = 0
-
-    def __call__(self, task, ctx):
-        if ctx.eval_value is not None:
-            self.count += 1
-            task.finish = self.count == 3
-
-
-def saved_run(folder, lanes, eval_event=None):
-    """A run that is logged, saved and ended by its evaluations: rows of both kinds, `best`, and how it ended."""
-    policy, task, watch = ToyPolicy(), Task(), Watch()
-    config = Config(exp_name="run", run={"metrics_freq": 8, "log_freq": 0.5, "loggers": [], "max_env_step": 0})
-    with task.start(lanes is not None, ToyContext(), lanes=lanes):
-        task.use(ToyEvaluator(policy.mode, 6, eval_event)).use(toy_explorer())
-        task.use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy))
-        record = Record(policy, lambda ctx: watch(task, ctx))
-        task.use(record).use(functools.partial(Stop(), task))
-        task.use(CkptSaver(policy, "run", 8, out_dir=folder, task=task))
-        task.use(online_logger(config, folder / "run", progress=False))
-        task.run(max_step=60)
-    with open(folder / "run" / "metrics.csv", newline="") as file:
-        rows = [{k: v for k, v in row.items() if not k.startswith("time/")} for row in csv.DictReader(file)]
-    best, manifest = load_checkpoint(folder / "run" / "ckpt" / "best")
-    best["task"]["middleware"] = {k: v for k, v in best["task"]["middleware"].items() if "online_logger" not in k}
-    return rows, record.rows, (plain(best), manifest["eval_value"]), (task.stop_reason, task.ctx.state_dict())
-
-
-def test_a_slow_evaluator_changes_no_rows_and_no_best(tmp_path):
-    lanes = {**THREADS, "max_staleness": 1}
-    fast, slow = (saved_run(tmp_path / name, lanes, event) for name, event in (("fast", None), ("slow", Slow())))
-    assert [plain(part) for part in slow] == [plain(part) for part in fast]
-    rows, _, _, (reason, kept) = slow
-    # As often as in a synchronous run; the one that is under way at the end is waited for, and logged.
-    sync = saved_run(tmp_path / "sync", None)
-    measured = [row["train_iter"] for row in rows if row["eval/return_mean"]]
-    assert measured[:3] == [row["train_iter"] for row in sync[0] if row["eval/return_mean"]]
-    assert (reason, len(measured), kept["last_eval_iter"]) == ("finish", 4, int(measured[3]))
-
-
 @pytest.mark.slow
 def test_an_evaluator_that_dies_early_is_restarted_at_once(tmp_path, caplog):
     held = Held(tmp_path, until=-1)
@@ -149,36 +84,6 @@ def test_an_evaluator_that_dies_early_is_restarted_at_once(tmp_path, caplog):
     killed = run(8, lanes, eval_freq=4, eval_event=held, also=[kill])
     assert restarts[2:5] == [0, 1, 1]
     assert killed.rows == run(8, lanes, eval_freq=4).rows
-
-
-def test_an_evaluation_under_way_at_the_end_is_waited_for():
-    seen = []
-
-    class Finish:
-        def __call__(self, ctx): ...
-
-        def finish(self, ctx):
-            seen.append((ctx.total_step, ctx.eval_value, ctx.last_eval_iter, float(ctx.eval_params["bias"])))
-
-    policy, task, lanes = ToyPolicy(), Task(), {**THREADS, "max_staleness": 1}
-    # After the learner: due in the last iteration.
-    last = [task.serial(ToyEvaluator(policy.mode, 6)), Finish()]
-    found = run(3, lanes, policy=policy, task=task, end=last)
-    assert seen == [(3, found.record.rows[-1]["bias"], 6, found.record.rows[-1]["bias"])]
-    assert task.stop_reason == "max_step"
-
-
-def test_several_evaluators_in_one_run_when_any_is_due():
-    numbers = []
-
-    def two(policy, task):
-        return task.serial(ToyEvaluator(policy.mode, 4), ToyEvaluator(policy.mode, 6))
-
-    def look(task, ctx):
-        numbers.append((ctx.last_eval_iter, len(task.lanes.worker_pids)))
-
-    run(5, {"max_staleness": 0}, evaluator=two, also=[look])
-    assert numbers == [(-1, 1), (-1, 1), (4, 2), (4, 2), (8, 2)]
 
 
 @pytest.mark.parametrize(
@@ -200,24 +105,3 @@ def test_an_aborted_iteration_that_learned_is_no_exact_place(behind, counted, gu
     run(5, {"max_staleness": 0}, policy=policy, task=task, **place)
     held.file.touch()
     assert found == [(2, counted, guarantee)]
-
-
-def test_a_signal_during_the_last_evaluation_abandons_it(tmp_path, monkeypatch):
-    held, hooks = Held(tmp_path, until=-1), []
-    policy, task = ToyPolicy(), Task()
-    with task.start(True, ToyContext(), lanes={"max_staleness": 1}):
-        task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy))
-        task.use(ToyEvaluator(policy.mode, 6, held))
-        task.on("finish", lambda: hooks.append(task.ctx.eval_value))
-        task.run(max_step=1)
-        settle = task.lanes.settle
-
-        def signalled(ctx):
-            task.interrupt("SIGTERM")
-            settle(ctx)
-
-        monkeypatch.setattr(task.lanes, "settle", signalled)
-        task.run(max_step=3)
-        held.file.touch()
-    assert hooks == [None, None]
-    assert (task.stop_reason, task.interrupted_by, task.ctx.last_eval_iter) == ("max_step", "SIGTERM", -1)

@@ -5,12 +5,11 @@ import os
 import pytest
 from fakes import refuses
 
-from minding.engine import Config, Task, declare
+from minding.engine import Task, declare
 from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.errors import ConfigError
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.options import plan_cores
-from minding.engine.lanes.run import check_transport, make_transport
 
 
 class Learner:
@@ -75,20 +74,6 @@ REFUSED = [
 def test_settings_that_do_not_fit_are_refused_at_the_start():
     for given, word in REFUSED:
         refuses(ConfigError, (word, lambda given=given: Task().start(async_mode=True, lanes=given)))
-
-
-def test_a_transport_without_an_address_ignores_a_clusters():
-    options = LaneOptions(transport="processes", address="nowhere:1", insecure=True)
-    check_transport(options)
-    assert make_transport(options).inspect(1) == ()
-
-
-def test_settings_are_options_a_section_or_none():
-    own = LaneOptions(collectors=2)
-    assert LaneOptions.of(own) == own
-    section = Config(async_mode=True, collectors=None, max_staleness=3, pin="off")
-    assert LaneOptions.of(section) == LaneOptions(collectors=None, max_staleness=3, pin="off")
-    assert LaneOptions.of(None) == LaneOptions(collectors=None, shards=1, max_staleness=None, pin="auto")
 
 
 def cores_of(pin, count, cores):

@@ -1,12 +1,10 @@
 """Asynchronous runs of toys: what comes out, in which order, and how old the weights were."""
 
 import dataclasses
-import gc
 import itertools
 import json
 import resource
 import sys
-import weakref
 from pathlib import Path
 
 import lane_toys as toys
@@ -40,23 +38,6 @@ def test_weights_are_at_most_one_counted_iteration_old():
     outcome = run(9, {**THREADS, "max_staleness": 2}, learn_freq=3)
     # Learned in iterations 0, 3 and 6; the rollouts of two later iterations were under way by then.
     assert lags(outcome) == [0, 1, 1, 0, 1, 1, 0, 1, 1]
-
-
-def test_three_collectors_with_random_delays_take_turns():
-    found = run(12, {**THREADS, "max_staleness": 3, "collectors": 3}, event=toys.random_delay).record
-    assert [lag["max"] for lag in found.column("policy_lag")] == [0, 1, 2] + [3] * 9
-    assert found.column("rollout", "worker") == [0, 1, 2] * 4
-    assert found.column("rollout", "count") == sorted([0, 1, 2, 3] * 3)
-    # Each has environments of its own.
-    assert len({row["rollout"]["obs"].tobytes() for row in found.rows}) == 12
-    assert found.column("train_iter") == list(range(2, 26, 2))
-    # What is set and not counted up comes as it was set.
-    assert found.column("longest") == [10 * count for count in found.column("rollout", "count")]
-    assert all(warm is True for warm in found.column("warm"))
-    assert found.column("env_step") == [4, 8, 12, 16, 20, 24, 27, 30, 33, 37, 41, 45]
-    # Handlers see the env_step that their iteration begins with, as far as it is known when the request is given out.
-    seen = [int(value) for value in found.column("rollout", "env_step")]
-    assert seen == [0, 0, 0, 0, 16, 20, 24, 28, 32, 36, 36, 39]
 
 
 def test_a_chain_that_was_run_takes_no_more_middleware(monkeypatch, caplog):
@@ -333,20 +314,3 @@ def test_the_limit_of_file_descriptors_is_computed_first(monkeypatch):
     ):
         run(2, {"max_staleness": 1, "collectors": 2}, also=[lambda task, ctx: saved.append(1)])
     assert not saved
-
-
-def test_published_weights_are_freed_at_the_end(monkeypatch):
-    blocks, made = [], processes.SharedWeights._map
-
-    def remember(store):
-        made(store)
-        blocks.append(weakref.ref(store._block))
-
-    monkeypatch.setattr(processes.SharedWeights, "_map", remember)
-    gc.collect()
-    gc.disable()
-    try:
-        run(2, {"max_staleness": 0}, eval_freq=2)
-        assert [block() is None for block in blocks] == [True, True]
-    finally:
-        gc.enable()

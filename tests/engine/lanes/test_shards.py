@@ -4,13 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from fakes import CountingEnv, refuses
-from lane_toys import ToyMode, has_ray, plain
+from fakes import refuses
+from lane_toys import ToyMode, plain
 
 from minding.configs import compile_run, load_preset
 from minding.engine import ChainError, CheckpointError, OnlineRLContext, Task, declare
 from minding.engine.data.rollout_joins import join_shards
-from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import LaneContext
@@ -135,15 +134,6 @@ def test_rows_of_collectors_take_turns_and_are_numbered(cfg):
     assert sorted(state[0]["middleware"]["0:StepCollector"]["workers"]) == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("transport", ["processes", "ray"])
-def test_other_transports_give_the_same_result_as_threads(transport, cfg):
-    # With a cluster that this run starts and takes down: Ray must not be imported before.
-    if transport == "ray" and not has_ray():
-        pytest.skip("needs the extra 'ray'")
-    lanes = {"shards": 2, "collectors": 2, "max_staleness": 1}
-    assert run(cfg, 4, {**lanes, "transport": transport})[0] == run(cfg, 4, {**lanes, "transport": "threads"})[0]
-
-
 @pytest.mark.parametrize("lanes", [SHARDS, AHEAD], ids=["exact", "ahead"])
 def test_a_resumed_run_continues_every_shard_where_it_was(lanes, cfg):
     whole, end, _ = run(cfg, 8, lanes)
@@ -222,15 +212,3 @@ class NotShared:
     def factory(self):
         make = self.env.factory()
         return lambda lane: make(LaneContext(lane.index, lane.weights))
-
-
-def test_environments_that_cannot_be_divided_are_refused(cfg):
-    def collect(env, shards):
-        task = Task()
-        with task.start(True, OnlineRLContext(), lanes={**SHARDS, "shards": shards}):
-            task.use(StepCollector(cfg, new_mode(), env)).use(lambda ctx: None)
-            task.run(max_step=1)
-
-    refuses(ConfigError, ("lanes.shards=3", lambda: collect(make_collector_env(cfg), 3)))
-    refuses(ChainError, ("lanes.shards=2", lambda: collect(CountingEnv((3, 4)), 2)))
-    refuses(ShapeError, ("lane.share(num_envs)", lambda: collect(NotShared(make_collector_env(cfg)), 2)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from minding.engine.lanes import supervised
-from minding.engine.lanes.state_diff import LARGE, Changes, Increments, Rows, applied, difference
+from minding.engine.lanes.state_diff import Changes, Rows, applied, difference
 from minding.engine.lanes.threads import ThreadTransport
 
 
@@ -122,21 +122,6 @@ def test_growing_arrays_are_restored_bit_by_bit(first, more, array):
     changes = sent({"it": whole[:first]}, {"it": whole})
     if array.dtype.kind not in "OV" and whole.flags.c_contiguous:
         assert len(changes.entries["it"].rows) == more + 1
-
-
-def test_only_large_states_are_sent_as_changes():
-    increments, rows = Increments(), LARGE // 8 + 10
-    log = np.zeros(rows)
-    log[:] = np.arange(rows)
-    small, large = {"log": log[: LARGE // 8]}, {"log": log[: LARGE // 8 + 1]}
-    assert increments.next(small) is small
-    assert increments.next(large) is large
-    assert increments.next({"log": log}).entries["log"].rows.tolist() == log[-9:].tolist()
-    # What was sent is known by its numbers, not by its memory.
-    log[0] = -1.0
-    assert increments.next({"log": log}).entries["log"] is log
-    assert increments.next(small) is small
-    assert increments.next(large) is large
 
 
 def test_answers_with_a_large_state_are_small_and_it_is_whole(monkeypatch):

@@ -178,22 +178,6 @@ def test_a_worker_runs_where_its_handle_says(start, transport):
     assert bench.handle.hindrance() is None
 
 
-def test_cores_and_room_come_from_the_transport(transport):
-    made, cores = OF_NAME[transport](), sorted(os.sched_getaffinity(0))
-    assert made.max_collectors == len(cores) - 2
-    assert list(made.cores) == (cores if transport == "processes" else [])
-
-
-def test_a_worker_continues_from_a_state_and_shares_nothing(start):
-    state = {"members": {"0:Doubler": {"count": 5, "array": np.full(1000, 10.0)}}, "acting": []}
-    bench = start(state=state)
-    bench.submit(0, 1.0)
-    answer = bench.receive()
-    assert answer.state["members"]["0:Doubler"]["count"] == 6
-    assert answer.fields["note"]["array"][0] == 11.0
-    assert state["members"]["0:Doubler"]["array"][0] == 10.0
-
-
 def test_a_request_is_answered_with_the_weights_that_it_names(start):
     bench = start()
     for number in range(2):
@@ -323,31 +307,6 @@ def test_the_status_of_workers_is_available_during_a_run(transport):
     assert outcome.task.lanes.workers == ()
 
 
-@declare(role="collect", reads=("env_step",), writes=("note",))
-def announcer():
-    def announce(ctx):
-        ctx.note = (global_task.running, global_task.has_role("collect"), global_task.has_role("learn"))
-        global_task.emit("seen", ctx.env_step)
-        if ctx.total_step == 2:
-            global_task.finish = True
-
-    return announce
-
-
-def test_members_find_their_own_workers_task(transport):
-    log, own = [], []
-
-    def look(task, ctx):
-        own.append(global_task.running)
-
-    found = run(9, lanes_of(transport, max_staleness=0), before=[announcer()], log=log, also=[look])
-    assert (found.task.stop_reason, len(found.rows)) == ("finish", 3)
-    assert [args for _, args, _ in log] == [(0,), (4,), (8,)]
-    assert [ctx.note for ctx in found.record.contexts] == [(True, True, False)] * 3
-    assert own == [False] * 3
-    assert type(global_task) is Task
-
-
 def test_a_server_that_dies_on_a_cluster_changes_nothing(cluster, tmp_path):
     lanes = {"max_staleness": 1, "collectors": 2}
     served = run(
@@ -397,16 +356,3 @@ def test_a_thread_that_hangs_is_warned_of(monkeypatch, caplog):
     hanging.join(PATIENCE)
     assert not hanging.is_alive()
     assert type(global_task) is Task
-
-
-def test_the_global_task_may_run_a_chain_with_threads():
-    def run_globally(lanes):
-        log, running = [], []
-        options = {"before": [announcer()], "log": log, "also": [lambda task, ctx: running.append(task.running)]}
-        found = run(2, lanes, task=global_task, **options)
-        assert found.task.stop_reason == "max_step"
-        return found.rows, log, running
-
-    sync = run_globally(None)
-    assert run_globally({"transport": "threads", "max_staleness": 0}) == sync
-    assert sync[1:] == ([(0, (0,), {}), (1, (4,), {})], [True, True])

@@ -45,21 +45,6 @@ def test_as_many_run_as_asked_for_and_a_failure_ends_no_other(tmp_path):
     assert len(started(tmp_path)) == 3
 
 
-def test_the_next_is_asked_for_when_the_one_before_has_ended(tmp_path):
-    (tmp_path / "go").touch()
-    made = toys(tmp_path, 0, 3, 0)
-    seen = []
-
-    def following():
-        for command in made:
-            seen.append([each.code for each in made])
-            yield command
-
-    assert run_commands(following(), 1, lambda: None) is None
-    assert seen == [[None, None, None], [0, None, None], [0, 3, None]]
-    assert [command.code for command in made] == [0, 3, 0]
-
-
 def test_a_signal_reaches_those_that_run_and_no_other_is_started(tmp_path):
     commands, sent = toys(tmp_path, 0, 0, 0), []
 

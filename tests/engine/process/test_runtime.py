@@ -17,7 +17,6 @@ import pytest
 from fakes import refuses
 
 from minding.engine.errors import CodeError, SetupError
-from minding.engine.process import compiled as compiled_module
 from minding.engine.process import floats, runtime, self_test
 from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.process.runtime import cache_dir, ms, nn, to_device
@@ -57,22 +56,6 @@ print({pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["
     assert refusal.startswith("device='GPU' was asked for, but there is none here")
     expected = ["True CPU", "1", "AVX2", "new_pipeline:false", "4", str(tmp_path / "minding"), "True", "{1}"]
     assert lines == expected
-
-
-def test_mindspore_prints_nothing_when_it_was_imported_first():
-    # Its warning is that of a machine with fewer cores than threads; any other text would do as well.
-    script = """
-import os, sys
-import mindspore
-os.dup2(1, 2)
-from minding.engine.process import runtime
-noisy = runtime.run_small_graph
-runtime.run_small_graph = lambda module: (os.write(1, b"settings"), os.write(2, b"warning"), noisy(module))
-runtime.prepare(runtime.Settings("CPU"))
-# No network has convolutions of MindSpore.
-print("said", os.environ.get("ONEDNN_MAX_CPU_ISA"), file=sys.stderr)
-"""
-    assert run_fresh(script) == ["said None"]
 
 
 def test_algorithms_are_known_without_loading_mindspore():
@@ -314,17 +297,6 @@ def test_a_lack_of_memory_in_a_graph_is_a_memory_error(monkeypatch):
     refuses(MemoryError, ("819,200,000 bytes", lambda: double(ones(2))))
 
 
-def test_a_graph_is_compiled_once(monkeypatch):
-    compiled = []
-    executor = type(ms.common.api._JitExecutor(Double.construct.__wrapped__, 0, None, Double())._graph_executor)
-    compile_graph = executor.compile
-    monkeypatch.setattr(executor, "compile", lambda self, *args: compiled.append(1) or compile_graph(self, *args))
-    double = Compiled(Double(), "double")
-    for _ in range(3):
-        double(ones(2))
-    assert len(compiled) == 1
-
-
 class Caught(nn.Cell):
     @ms.jit
     def construct(self, x):
@@ -370,14 +342,6 @@ def test_a_users_cell_that_does_not_compile_is_one_line(cell, reason, line, capf
         Compiled(cell(), "own")(ones(2))
     assert "\n" not in str(found.value)
     assert capfd.readouterr().err == ""
-
-
-def test_a_cell_of_minding_that_does_not_compile_keeps_its_error(monkeypatch):
-    monkeypatch.setattr(Stacked, "__module__", "minding.policies.stacked")
-    monkeypatch.setattr(compiled_module, "is_of_libraries", lambda file: True)
-    with pytest.raises(ValueError, match="For 'Stack'") as found:
-        Compiled(Stacked(), "own")(ones(2))
-    assert not isinstance(found.value, CodeError)
 
 
 # The check of an installation by a compiled gradient and by denormal numbers

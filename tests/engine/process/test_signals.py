@@ -33,24 +33,6 @@ def test_the_first_signal_asks_and_the_next_act_as_usual(number):
     assert asked == [number.name]
 
 
-def test_a_nested_guard_shares_handlers_and_thread(capfd):
-    asked, before = [], threading.active_count()
-    with SignalGuard(asked.append, "stopping outside"):
-        handler = signal.getsignal(signal.SIGINT)
-        with SignalGuard(asked.append, "stopping inside"), SignalGuard(asked.append):
-            assert (signal.getsignal(signal.SIGINT), threading.active_count()) == (handler, before + 1)
-        with SignalGuard(asked.append, "stopping late"):
-            signal.raise_signal(signal.SIGTERM)
-    assert asked == ["SIGTERM"] * 2
-    assert capfd.readouterr().err.startswith("minding: stopping late; a second signal")
-    outer, inner = [], []
-    with SignalGuard(outer.append):
-        with SignalGuard(inner.append):
-            signal.raise_signal(signal.SIGINT)
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
-    assert (outer, inner) == (["SIGINT"], ["SIGINT"])
-
-
 def test_outside_the_main_thread_the_guard_does_nothing():
     seen = []
 
@@ -101,30 +83,6 @@ def test_a_signal_lets_the_iteration_end_and_the_hooks_run_once(number):
         ]
         task.run(max_step=100)
     assert after == [0, 1]
-
-
-def test_a_signal_reaches_every_running_task():
-    outer_steps, inner_reasons = [], []
-
-    def run_inner(ctx):
-        outer_steps.append(ctx.total_step)
-        with Task().start() as inner:
-            inner.use(lambda ctx: signal.raise_signal(signal.SIGINT))
-            inner.run(max_step=5)
-        inner_reasons.append(inner.stop_reason)
-
-    with Task().start() as outer:
-        outer.use(run_inner).run(max_step=3)
-    assert (outer_steps, inner_reasons, outer.stop_reason) == ([0], ["SIGINT"], "SIGINT")
-
-    def handle(ctx):
-        signal.raise_signal(signal.SIGTERM)
-        task.finish = False
-        assert task.finish
-
-    with Task().start() as task:
-        task.use(handle).run(max_step=5)
-    assert (task.ctx.total_step, task.stop_reason) == (1, "SIGTERM")
 
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -212,16 +170,6 @@ def test_signals_are_answered_also_in_compiled_code():
         rest = process.stderr.read()
     expected = "minding: stopping after this iteration; a second signal (Ctrl-C again) ends the process at once\n"
     assert (told, rest, process.returncode) == (expected, "", -signal.SIGTERM)
-
-
-def test_the_notice_comes_once_and_nothing_remains_of_the_watch(capfd):
-    # A thread of an earlier test may end meanwhile.
-    before, asked = set(threading.enumerate()), []
-    with SignalGuard(asked.append, "stopping outside"), SignalGuard(asked.append, "stopping inside"):
-        signal.raise_signal(signal.SIGINT)
-    assert capfd.readouterr().err.count("stopping") == 1
-    left = set(threading.enumerate()) - before
-    assert (asked, left, signal.set_wakeup_fd(-1)) == (["SIGINT", "SIGINT"], set(), -1)
 
 
 def test_a_forked_process_receives_its_own_signals(capfd):

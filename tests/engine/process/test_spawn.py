@@ -1,6 +1,5 @@
 """Processes that are started lean, leave signals to their parent, and end with what started them."""
 
-import gc
 import os
 import signal
 import sys
@@ -10,7 +9,7 @@ import types
 import pytest
 
 from minding.engine.process.signals import leave_to_parent
-from minding.engine.process.spawn import SPAWN, WorkerProcess, become_worker, stop_at_exit
+from minding.engine.process.spawn import SPAWN, WorkerProcess, become_worker
 
 
 def tell(connection):
@@ -72,17 +71,3 @@ def test_a_worker_outlives_the_thread_that_launched_it():
 def test_an_error_of_a_launch_reaches_the_caller():
     with pytest.raises(AttributeError, match="local object"):
         WorkerProcess(target=lambda: None).launch()
-
-
-class Owner:
-    """Something that holds processes."""
-
-
-def test_what_an_owner_holds_is_stopped_once_with_it():
-    stopped = []
-    owner = Owner()
-    stop_at_exit(owner, stopped.append, "process")
-    assert stopped == []
-    del owner
-    gc.collect()
-    assert stopped == ["process"]

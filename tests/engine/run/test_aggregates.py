@@ -13,7 +13,6 @@ from minding.engine.run.aggregates import (
     interquartile_mean,
     mean,
     performance_profile,
-    score_interval,
     thresholds_of,
 )
 
@@ -80,16 +79,3 @@ def test_one_seed_has_no_spread_and_none_or_nan_say_nothing():
     assert aggregate([12.5]).iqm == (12.5, 12.5, 12.5)
     refuses(ShapeError, ("at least one", lambda: aggregate([])))
     refuses(NonFiniteError, ("nan", lambda: aggregate([1.0, float("nan")])))
-
-
-def test_the_interval_of_scores_narrows_with_the_games():
-    # Wilson with z^2 = 3.841459: 10 of 10 won is [10 / (10 + z^2), 1]; of 100 games, center 0.5 and
-    # half z sqrt(0.25 / 100 + z^2 / 40000) / (1 + z^2 / 100) = 0.0961685.
-    assert score_interval(np.array([1.0, 0.0]), 10) == (
-        pytest.approx([0.722467, 0.0], abs=1e-6),
-        pytest.approx([1.0, 0.277533], abs=1e-6),
-    )
-    assert score_interval(np.array([0.5]), 100) == (
-        pytest.approx([0.4038315], abs=1e-6),
-        pytest.approx([0.5961685], abs=1e-6),
-    )

@@ -2,13 +2,11 @@
 
 import json
 
-from fakes import refuses
 from run_kit import FIGURES
 from run_kit import make_run as made_run
 
 from minding.cli import run
 from minding.engine import OnlineRLContext
-from minding.engine.errors import ConfigError
 from minding.engine.run.comparison import compare_runs, differing_settings
 from minding.engine.run.status import StatusFile
 
@@ -51,22 +49,6 @@ def test_a_setting_is_compared_among_algorithms_that_have_it():
     # Of several algorithms, what differs among those that have a setting stays.
     other = {**ppo, "policy": {"type": "ppo", "learn": {"gamma": 0.9, "a": 2}}}
     assert [each.get("policy.learn.a") for each in differing_settings([ppo, other, dqn])] == [1, 2, None]
-
-
-def test_the_command_prints_one_table(tmp_path, capsys, caplog):
-    paths = [make_run(tmp_path, name, value, gamma=value / 100) for name, value in (("a", 10.0), ("b", 30.0))]
-    assert run(["compare", *map(str, paths), str(tmp_path / "absent")]) == 0
-    captured = capsys.readouterr()
-    title, _, *rows = captured.out.splitlines()
-    assert title == f"Runs in {tmp_path}, with the settings that differ:"
-    end = ["±", "1.5", "100", "2,048", "3", "max_env_step"]
-    assert [row.split() for row in rows] == [
-        ["b", "30.0", *end],
-        ["policy.learn.gamma=0.3"],
-        ["a", "10.0", *end],
-        ["policy.learn.gamma=0.1"],
-    ]
-    assert "left out: no run folder" in caplog.text
 
 
 def test_configurations_are_compared_over_their_seeds(tmp_path, capsys):
@@ -142,13 +124,3 @@ def test_seeds_are_compared_and_damaged_figures_left_out(tmp_path):
         ("seed_0", False),
         ("seed_1", True),
     ]
-
-
-def test_without_a_run_there_is_nothing_to_compare(tmp_path):
-    absent = tmp_path / "absent"
-    refuses(
-        ConfigError,
-        ("no run folder", lambda: compare_runs([absent])),
-        ("none of these 2 folders", lambda: compare_runs([tmp_path, absent])),
-    )
-    assert run(["compare", str(absent)]) == 2

@@ -3,18 +3,15 @@
 import itertools
 import json
 import sys
-import tracemalloc
 
 import numpy as np
 import pytest
 from fakes import refuses
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 from run_kit import make_run as made_run
 
 from minding.engine.chain.trace import Span, Trace
 from minding.engine.errors import ConfigError, MissingExtraError
-from minding.engine.run.curves import learning_curves, main_column, mean_curve, points_of
+from minding.engine.run.curves import learning_curves, mean_curve
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.plotting import plot_curves, plot_metrics, plot_run, plot_trace, terminal_curve, thinned
 from minding.engine.run.run_dir import RunDir, run_folders
@@ -29,47 +26,6 @@ def make_run(
     return made_run(
         tmp_path, name, metrics=metrics, seed=seed, env_id=env_id, run={"target": target}, policy=policy
     ).path
-
-
-def test_empty_cells_are_nan_and_left_out_of_a_series(tmp_path):
-    metrics = read_metrics(make_run(tmp_path) / "metrics.csv")
-    assert metrics["env_step"].tolist() == [0.0, 100.0, 200.0, 300.0]
-    assert main_column(points_of(metrics)) == "eval/return_mean"
-    steps, values = points_of(metrics)["eval/return_mean"]
-    assert (steps.tolist(), values.tolist()) == ([0.0, 200.0], [10.0, 30.0])
-
-
-JUDGED = "train_iter,eval/return_mean,eval/action_distance,eval/td_error\n100,,0.5,2.0\n200,,0.25,3.0\n"
-
-
-def test_without_returns_the_curve_is_of_recorded_data(tmp_path, figures):
-    paths = [make_run(tmp_path, f"s{seed}", "iql", JUDGED, seed, env_id="data") for seed in (0, 1)]
-    for path in paths:
-        ended = {"unit": "train_iter", "train_iter": 200, "eval_return": float("nan")}
-        RunDir(path).write_summary({**ended, "data_eval": {"action_distance": 0.25, "td_error": 3.0}})
-    (curve,) = learning_curves(paths)
-    told = ("held-out episodes", "distance of actions from the recorded ones", (0.25, 0.25))
-    assert (curve.kind, curve.measure, curve.finals) == told
-    assert (curve.mean[0], curve.mean[-1]) == (0.5, 0.25)
-    plot_curves([curve], tmp_path / "all.png")
-    plot_run(read_metrics(paths[0] / "metrics.csv"), "iql on data", tmp_path / "one.png", final=(200, 0.25))
-    for figure in figures:
-        assert figure.axes[0].get_ylabel() == curve.measure
-        assert figure.axes[0].lines[0].get_ydata()[-1] == 0.25
-
-
-def test_a_run_without_a_curve_says_what_would_make_one(tmp_path):
-    losses = "train_iter,train/loss\n100,0.5\n"
-    blind = make_run(tmp_path, "blind", "iql", losses, env_id="data")
-    policy = {"type": "iql", "other": {"holdout": 0.2}}
-    young = made_run(tmp_path, "young", metrics=losses, env_id="data", policy=policy).path
-    empty = make_run(tmp_path, "empty", metrics="env_step\n0\n")
-    refuses(
-        ConfigError,
-        ("policy.other.holdout", lambda: learning_curves([blind])),
-        ("continue until", lambda: learning_curves([young])),
-        ("holds no returns yet", lambda: learning_curves([empty])),
-    )
 
 
 def test_the_mean_is_over_the_steps_that_all_seeds_have():
@@ -105,24 +61,6 @@ def test_a_long_series_is_drawn_by_extremes_of_its_columns():
     assert short[0].tolist() == steps[:400].tolist()
     same = thinned(np.full(5000, 7.0), values[:5000])
     assert len(same[0]) <= 4
-
-
-def test_a_picture_of_many_rows_takes_little_memory(tmp_path, figures):
-    rows = [f"{step},{step % 97}.5,{step}.25,{step % 7}\n" for step in range(30_000)]
-    path = make_run(tmp_path, metrics=f"env_step,eval/return_mean,train/loss,train/entropy\n{''.join(rows)}")
-    del rows
-    tracemalloc.start()
-    try:
-        (curve,) = learning_curves([path])
-        plot_curves([curve], tmp_path / "curves.png")
-        plot_run(read_metrics(path / "metrics.csv"), "run", tmp_path / "run.png")
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    # Its 120,000 numbers take 1 MB.
-    assert most < 10e6
-    assert (curve.mean[-1], len(curve.steps)) == (29_999 % 97 + 0.5, 30_000)
-    assert all(len(line.get_xdata()) <= 4000 for figure in figures for line in figure.axes[0].lines)
 
 
 def drawn(paths):
@@ -171,13 +109,6 @@ def test_labels_name_the_curves_in_their_order(tmp_path):
     assert [curve.label for curve in learning_curves(paths, ["short", "long"])] == ["short", "long"]
     with pytest.raises(ConfigError, match=r"1 labels for 2 curves.*gamma=0.9 \(2 runs\)"):
         learning_curves(paths, ["short"])
-
-
-def test_one_seed_twice_is_not_two_seeds(tmp_path, caplog):
-    paths = [make_run(tmp_path, seed=3), make_run(tmp_path, seed=3)]
-    assert [curve.n_runs for curve in learning_curves(paths)] == [1]
-    why = f"{paths[1]} has the same settings and seed 3; of such runs the last one is drawn"
-    assert f"left out: {paths[0]}: {why}" in caplog.text
 
 
 def test_seeds_are_compared_by_one_kind_of_return(tmp_path):
@@ -267,26 +198,6 @@ def test_axes_begin_at_0_for_returns_and_not_for_noise(tmp_path, figures):
     assert (entropy.get_title(), figures[1].get_supxlabel()) == ("entropy", "environment steps")
 
 
-def test_each_panel_has_the_targets_of_its_curves_once(tmp_path, figures):
-    cases = (("A-v0", "ppo", 1.0), ("A-v0", "dqn", 1.0), ("B-v0", "ppo", None))
-    paths = [make_run(tmp_path, algorithm=name, env_id=env_id, target=target) for env_id, name, target in cases]
-    plot_curves(learning_curves(paths), tmp_path / "curves.png")
-    assert [axes.get_title() for axes in figures[0].axes] == ["A-v0", "ppo on B-v0"]
-    assert [[line.get_label() for line in lines_of(axes, "--")] for axes in figures[0].axes] == [["target 1"], []]
-
-
-def test_the_picture_of_one_run_begins_at_step_0(tmp_path, figures):
-    metrics = read_metrics(make_run(tmp_path) / "metrics.csv")
-    plot_run(metrics, "ppo on CartPole-v1, seed 0", tmp_path / "run.png", target=-0.5, final=(300.0, 35.0))
-    (axes,) = figures[0].axes
-    assert axes.get_xlim()[0] == 0
-    assert [line.get_label() for line in lines_of(axes, "--")] == ["target -0.5"]
-    assert [line.get_xdata() for line in lines_of(axes, "None")] == [[300.0]]
-    # The legend lies outside of the curves.
-    figures[0].canvas.draw()
-    assert not axes.get_legend().get_window_extent().overlaps(axes.get_window_extent())
-
-
 def test_a_terminal_curve_rises_from_corner_to_corner():
     assert terminal_curve([0, 50, 100], [0.0, 250.0, 500.0], width=20, height=3).splitlines() == [
         "500 ┤                   •",
@@ -321,39 +232,6 @@ def test_every_span_of_a_time_line_can_be_seen_in_its_row(tmp_path, figures):
     # The last 1.4 s before the collector has nothing more to do.
     plot_trace(parsed, tmp_path / "end.png", seconds=1.4)
     assert _colors_along_the_rows(figures[1], 2)[0] == main[1:]
-
-
-@pytest.mark.parametrize(
-    ("begin", "end"), [(0.0, 0.5), (9.95, 10.5), (9.95, 15.0)], ids=["earlier", "later", "much later"]
-)
-def test_a_lane_without_a_bar_has_a_row_of_its_own(begin, end, tmp_path, figures):
-    trace = Trace()
-    trace.add("main", [Span("trainer", 0.0, 9.8)])
-    trace.add("collector", [Span("StepCollector", 0.0, 9.9)])
-    trace.add("evaluator", [Span("evaluator", begin, end)])
-    trace.write(tmp_path / "trace.json")
-    plot_trace(json.loads((tmp_path / "trace.json").read_text()), tmp_path / "end.png", seconds=2.0)
-    (axes,) = figures[0].axes
-    # The two seconds before the trainer ends, with rows of equal height from the top.
-    assert axes.get_xlim() == pytest.approx((0.0, 2.0))
-    assert axes.get_ylim() == (2.5, -0.5)
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["main", "collector", "evaluator"]
-    assert [len(colors) for colors in _colors_along_the_rows(figures[0], 3)] == [1, 1, 0]
-
-
-def test_each_entry_of_a_time_line_has_its_own_color(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: figures.append(figure))
-    trace = Trace()
-    names = ["evaluate lane", "collect lane", "trainer", "online_logger"]
-    trace.add("main", [Span(name, float(start), start + 1.0) for start, name in enumerate(names)])
-    trace.write(tmp_path / "trace.json")
-    plot_trace(json.loads((tmp_path / "trace.json").read_text()), tmp_path / "trace.png")
-    legend = figures[0].axes[0].get_legend()
-    shown = {text.get_text(): to_hex(line.get_color()) for text, line in zip(legend.texts, legend.get_lines())}
-    assert set(shown) == {"waits for an evaluation", "waits for a rollout", "trainer", "online_logger"}
-    assert len(set(shown.values())) == 4
-    assert len(set(_colors_along_the_rows(figures[0], 1)[0])) == 4
 
 
 def _colors_along_the_rows(figure, rows):

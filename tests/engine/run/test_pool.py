@@ -4,10 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from fakes import refuses
 
 from minding.engine.checkpoint import load_checkpoint, save_checkpoint
-from minding.engine.errors import ConfigError, DamagedCheckpointError, NoCheckpointError
 from minding.engine.run.pool import ModelPool
 from proofs.disk_faults import CountingOs, FailingOs, installed
 
@@ -66,38 +64,6 @@ def test_newest_best_pinned_held_and_periodic_ones_stay(tmp_path):
     assert numbers(pool) == [2, 10, 11]
     assert files(pool) == ["index.jsonl", "pinned.json", *(f"version_{n}.safetensors" for n in (10, 11, 2))]
     assert numbers(filled(tmp_path / "other", [None] * 7, last=1, every=3)) == [3, 6, 7]
-
-
-def test_what_is_not_there_is_said_with_the_nearest(tmp_path):
-    refuses(NoCheckpointError, ("pool.freq", lambda: ModelPool(tmp_path).find("latest")))
-    pool = filled(tmp_path, [None] * 4, last=2)
-    refuses(
-        NoCheckpointError,
-        ("no version 17; the nearest of its 2 is 4", lambda: pool.find(17)),
-        ("has a score", lambda: pool.find("best")),
-        ("no version 1", lambda: pool.pin(1)),
-    )
-    refuses(
-        ConfigError,
-        ("did you mean 'latest'", lambda: pool.find("lates")),
-        ("last=0", lambda: ModelPool(tmp_path, last=0)),
-        ("score=nan", lambda: pool.add(weights(1), 0, 0, float("nan"))),
-    )
-
-
-def test_damage_is_found_and_named(tmp_path):
-    pool, index = filled(tmp_path, [None]), tmp_path / "index.jsonl"
-    file = tmp_path / "version_1.safetensors"
-    data = bytearray(file.read_bytes())
-    data[-1] ^= 1
-    file.write_bytes(data)
-    refuses(DamagedCheckpointError, ("version_1.safetensors: damaged", lambda: pool.read(1)))
-    index.write_text(index.read_text().replace('"score": null', '"score": NaN'))
-    refuses(DamagedCheckpointError, ("the score of version 1 is nan", lambda: pool.find(1)))
-    index.write_text("")
-    refuses(NoCheckpointError, ("index.jsonl lists none", lambda: pool.find("latest")))
-    index.write_text('{"version": 1}\n')
-    refuses(DamagedCheckpointError, ("index.jsonl is damaged (KeyError", lambda: pool.find(1)))
 
 
 class Killed(BaseException):

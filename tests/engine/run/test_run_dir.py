@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from fakes import refuses
 
 from minding.engine import Config
 from minding.engine.checkpoint import save_checkpoint
@@ -112,18 +111,6 @@ def test_a_damaged_summary_is_left_out_with_a_warning(text, reason, tmp_path, ca
     assert reason in caplog.text
 
 
-def test_a_missing_run_names_the_nearest_one(tmp_path):
-    RunDir.create(config(tmp_path))
-    (tmp_path / "cartpo").write_text("a file is none")
-    refuses(
-        ConfigError,
-        ("did you mean 'cartpole'", lambda: RunDir.open(tmp_path / "cartpol")),
-        ("did you mean 'cartpole'", lambda: RunDir.open(tmp_path / "cartpo")),
-        ("not a run folder", lambda: RunDir.open(tmp_path)),
-        ("run.out_dir", lambda: RunDir.create(config(tmp_path / "cartpo"))),
-    )
-
-
 def test_a_folder_of_another_user_says_how_to_share_it(tmp_path):
     run_dir = RunDir.create(config(tmp_path))
     run_dir.path.chmod(0)
@@ -139,15 +126,6 @@ def test_a_folder_of_another_user_says_how_to_share_it(tmp_path):
         assert "cannot be read" in last
         assert f"chmod -R a+rX {run_dir.path}" in last
     run_dir.path.chmod(0o700)
-
-
-def test_the_newest_run_has_the_highest_number(tmp_path):
-    assert RunDir.earlier(config(tmp_path / "runs")) == []
-    for name in ("cartpole", "cartpole-2", "cartpole-10", "cartpole-30", "cartpole-a", "other-40"):
-        (tmp_path / name).mkdir()
-    for name in ("cartpole", "cartpole-2", "cartpole-10", "cartpole-a", "other-40"):
-        (tmp_path / name / "config.yaml").write_text("seed: 1\n")
-    assert RunDir.earlier(config(tmp_path))[0].path.name == "cartpole-10"
 
 
 def test_changed_settings_replace_the_saved_ones_in_one_step(tmp_path):

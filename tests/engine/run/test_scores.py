@@ -1,6 +1,5 @@
 """Scores of self-play in curves, pictures and the summary."""
 
-import numpy as np
 import pytest
 from run_kit import make_run as made_run
 
@@ -10,7 +9,6 @@ from minding.engine.errors import ConfigError
 from minding.engine.run.comparison import best_of, compare_runs
 from minding.engine.run.curves import curves_of_run, learning_curves
 from minding.engine.run.metrics import read_metrics
-from minding.engine.run.plotting import plot_curves
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.run_summary import final_scores
 from minding.engine.types import EpisodeEnd
@@ -46,33 +44,6 @@ def make_run(tmp_path, seed=0, scores=(0.9, 0.4), chain="self_play", metrics=Non
     ).path
 
 
-def test_each_opponent_has_a_curve_with_an_interval(tmp_path):
-    mean, random, uct = learning_curves([make_run(tmp_path)])
-    assert (mean.measure, mean.kind, mean.mean.tolist(), mean.target) == (
-        "mean score", "over all opponents", [0.5, 0.65], 0.7,
-    )  # fmt: skip
-    assert [(each.opponent, each.measure, each.mean.tolist()) for each in (random, uct)] == [
-        ("random", "score", [0.8, 0.9]),
-        ("uct:100", "score", [0.2, 0.4]),
-    ]
-    # Wilson, 45 of 50 games.
-    assert (random.low[-1], random.high[-1]) == pytest.approx((0.786397, 0.956524), abs=1e-6)
-    assert random.seeds == "95 % interval, 50 games"
-    assert (random.finals, uct.finals, uct.final_step, uct.counted) == ((1.0,), (0.5,), 400.0, "plies")
-
-
-def test_several_seeds_have_the_wider_interval(tmp_path):
-    _, random, uct = learning_curves([make_run(tmp_path, seed, scores) for seed, scores in enumerate(ALIKE_AND_APART)])
-    assert random.mean[-1] == pytest.approx(0.9)
-    # Alike seeds: Wilson, 90 of 100 games. Seeds apart: both of them.
-    assert (random.low[-1], random.high[-1]) == pytest.approx((0.825634, 0.944771), abs=1e-6)
-    assert (uct.low[-1], uct.high[-1]) == pytest.approx((0.1, 0.9))
-    assert uct.seeds == "mean of 2 seeds, 95 % interval, 50 games each"
-
-
-ALIKE_AND_APART = ((0.9, 0.1), (0.9, 0.9))
-
-
 def test_games_against_oneself_are_no_curve(tmp_path):
     path = make_run(tmp_path, metrics="env_step,collect/return_mean\n100,0.1\n200,0.2\n")
     with pytest.raises(ConfigError, match="holds no returns yet"):
@@ -80,19 +51,6 @@ def test_games_against_oneself_are_no_curve(tmp_path):
     run = RunDir.open(path)
     assert curves_of_run(run.load_config(), read_metrics(run.metrics), {}) == []
     assert len(learning_curves([make_run(tmp_path, chain="on_policy")])) == 1
-
-
-def test_scores_have_error_bars_and_a_panel_per_opponent(tmp_path, figures):
-    paths = [make_run(tmp_path, search=search) for search in ("puct", "gumbel")]
-    plot_curves(learning_curves(paths[:1]), tmp_path / "one.png")
-    plot_curves(learning_curves(paths), tmp_path / "two.png")
-    titles = [[axes.get_title().partition("minding/")[2] for axes in figure.axes] for figure in figures]
-    four = "ConnectFour-v0"
-    assert titles == [[four, four], [four, f"{four} against random", f"{four} against uct:100"]]
-    scores = figures[0].axes[1]
-    assert (scores.get_xlabel(), scores.get_ylabel(), len(scores.containers)) == ("plies", "score", 2)
-    ends = scores.containers[0].lines[2][0].get_segments()[-1]
-    assert np.array(ends)[:, 1] == pytest.approx([0.786397, 0.956524], abs=1e-6)
 
 
 def test_the_final_scores_have_an_interval_and_a_count(tmp_path):

@@ -14,7 +14,6 @@ from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.errors import ConfigError
 from minding.engine.files import Folder
 from minding.engine.process.alive import runs, start_ticks
-from minding.engine.run import status
 from minding.engine.run.status import StatusFile, read_status
 
 WORKER = WorkerStatus("collector 0", "process", "here", 4711, "StepCollector", 1, 2, 3.25, 1)
@@ -31,15 +30,6 @@ def test_what_is_written_is_read_again(tmp_path):
     assert (found.iteration, found.env_step, found.train_iter, found.clock, found.limit) == (7, 448, 28, 448, 1000)
     assert (found.pid, found.node, found.born) == (os.getpid(), platform.node(), start_ticks(os.getpid()))
     assert os.listdir(tmp_path) == ["status.json"]
-
-
-def test_a_write_that_takes_long_makes_the_next_one_wait(tmp_path, monkeypatch):
-    clock = iter([10.0, 10.5, 11.6, 34.9, 35.6])
-    monkeypatch.setattr(status.time, "monotonic", lambda: next(clock))
-    file = StatusFile(tmp_path / "status.json")
-    # From 10.0 to 10.5.
-    file.write(OnlineRLContext(), 10, [])
-    assert [file.due for _ in range(3)] == [False, False, True]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 
 from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.run import trackers
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.trackers import Names, Tracker, records
@@ -110,14 +109,6 @@ def test_a_resumed_run_continues_in_the_trackers_run(tmp_path, recorder, logger_
     check_rows(recorder.runs["run-0"], RunDir(tmp_path))
 
 
-def test_a_run_that_is_not_resumed_is_new_to_the_tracker(tmp_path, recorder, logger_in):
-    for _ in range(2):
-        logger = logger_in(tmp_path)
-        iterate(logger, 1, 3)
-        logger.close()
-    assert [len(rows) for rows in recorder.runs.values()] == [1, 1]
-
-
 def test_a_failing_tracker_warns_once_and_catches_up(tmp_path, recorder, logger_in, caplog):
     failing = logger_in(tmp_path)
     iterate(failing, 1, 3)
@@ -137,21 +128,6 @@ def test_a_failing_tracker_warns_once_and_catches_up(tmp_path, recorder, logger_
     resumed.close()
     check_rows(recorder.runs["run-0"], RunDir(tmp_path))
     assert len(recorder.runs["run-0"]) == 4
-
-
-def test_a_tracker_that_failed_is_left_alone_for_minutes(tmp_path, recorder):
-    now = [0.0]
-    tracker = Tracker("recorder", recorder, RunDir(tmp_path), clock=lambda: now[0])
-    tracker.open({}, 0)
-    recorder.broken = True
-    for number, second in enumerate((0.0, 1.0, 599.0)):
-        now[0] = second
-        tracker.write({"env_step": number}, number)
-        tracker.flush()
-    assert recorder.calls == 1
-    recorder.broken, now[0] = False, 600.0
-    tracker.flush()
-    assert [number for number, _, _ in recorder.runs["run-0"]] == [0, 1, 2]
 
 
 def test_rows_lost_with_a_folder_do_not_stop_what_follows(tmp_path, recorder, logger_in):
@@ -183,37 +159,6 @@ def test_each_metric_has_a_name_of_its_own_that_mlflow_accepts():
         assert posixpath.normpath(name) == name not in (".", "..")
         assert not name.startswith(("/", "../"))
     assert [names.of(name) for name in ("a%", "a b", "é", "x/y.z-1")] == ["a_", "a b", "é", "x/y.z-1"]
-
-
-def test_rows_have_the_same_names_in_all_trackers(tmp_path, recorder, logger_in):
-    def iterate_oddly(logger, begin, end, names):
-        for number in range(begin, end):
-            metrics = {name: float(number) for name in names}
-            logger(OnlineRLContext(total_step=number, env_step=4 * number, train_iter=2 * number, train_output=metrics))
-
-    recorder.tells = True
-    killed = logger_in(tmp_path)
-    iterate_oddly(killed, 1, 5, ["a(", "a%"])
-    state = killed.state_dict()
-    del recorder.runs["run-0"][:]
-    resumed = logger_in(tmp_path)
-    resumed.load_state_dict(state)
-    # In another order, and with the rows that the tracker lost in the kill.
-    iterate_oddly(resumed, 5, 9, ["a%", "a("])
-    resumed.close()
-    (sent,) = recorder.runs.values()
-    assert [{name for name in values if "train/a" in name} for _, _, values in sent] == [{"train/a_", "train/a__2"}] * 4
-    assert len({values["train/a_"] for _, _, values in sent}) == 4
-    assert read_metrics(RunDir(tmp_path).metrics)["train/a("].tolist() == [v["train/a_"] for _, _, v in sent]
-
-
-def test_a_run_of_several_seeds_is_named_after_its_folder(tmp_path):
-    folder = tmp_path / "cartpole-seeds" / "seed_1"
-    folder.mkdir(parents=True)
-    assert trackers.TrackedRun.of(RunDir(folder), {}).name == "seed_1"
-    (folder.parent / "settings.yaml").touch()
-    run = trackers.TrackedRun.of(RunDir(folder), {})
-    assert (run.name, run.group) == ("cartpole-seeds/seed_1", "cartpole-seeds")
 
 
 def test_records_are_read_up_to_where_a_file_is_torn(tmp_path):

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minding.engine.errors import ConfigError, NonFiniteError, ShapeError
 from minding.engine.search.gumbel import GumbelOptions
 from minding.engine.search.learned import Predicted, plan
 
@@ -52,21 +51,6 @@ def test_search_equals_mctx(case):
     assert not found.policy[~legal].any()
 
 
-def test_rewards_on_edges_and_the_discount_decide():
-    # Action 0 earns 1 at once; action 1 earns 1 after one more step.
-    def step(latent, action):
-        reward = np.where(latent[:, 0] == 0, action == 0, latent[:, 0] == 2).astype(float)
-        after = np.where(latent[:, 0] == 0, 1.0 + action, 3.0)[:, None]
-        return Predicted(after, reward, np.zeros((len(after), 2)), np.zeros(len(after)))
-
-    root = Predicted(np.zeros((1, 1)), np.zeros(1), np.zeros((1, 2)), np.zeros(1))
-    found = plan(root, step, GumbelOptions(8, 2, 50.0, 0.1), 0.5)
-    assert found.best[0] == 0
-    assert found.action_value[0, 0] == pytest.approx(1.0)
-    # Three of four returns through action 1 have the reward, half as large; the first is the model's value, 0.
-    assert found.action_value[0, 1] == pytest.approx(0.5 * 3 / 4)
-
-
 def test_of_two_players_each_chooses_for_itself():
     # Action 0 earns 1, after which the other player can earn 3; action 1 earns nothing, and neither can the other.
     def step(latent, action):
@@ -82,35 +66,3 @@ def test_of_two_players_each_chooses_for_itself():
     # The first return through action 0 is the model's value, the second one has the other player's action 0.
     assert found.action_value[0, 0] == pytest.approx(1.0 - 3.0 * (found.visits[0, 0] - 2) / found.visits[0, 0])
     assert found.action_value[0, 1] == 0.0
-
-
-def test_answers_that_do_not_fit_are_refused():
-    root, legal, following = model(CASES[0])
-    options = GumbelOptions(4)
-    with pytest.raises(ShapeError, match=r"expected legal of shape \(3, 4\), got \(3, 3\)"):
-        plan(root, following, options, 0.9, legal=legal[:, 1:])
-    with pytest.raises(ShapeError, match="state 1 has no legal action"):
-        plan(root, following, options, 0.9, legal=legal & [[True], [False], [True]])
-    with pytest.raises(ConfigError, match=r"gamma=1.5: expected a number in \[-1, 1\]"):
-        plan(root, following, options, 1.5)
-    with pytest.raises(ShapeError, match="expected rewards, logits, values and latents"):
-        plan(root, lambda s, a: following(s, a)._replace(latent=np.zeros((3, 1))), options, 0.9)
-    with pytest.raises(ShapeError, match="expected latents of int64, as at the root, got float64"):
-        plan(root._replace(latent=root.latent.astype(int)), following, options, 0.9)
-    with pytest.raises(ShapeError, match="expected rewards, logits, values and latents"):
-        plan(root, lambda s, a: following(s, a)._replace(value=np.zeros((3, 1))), options, 0.9)
-    with pytest.raises(NonFiniteError, match="NaN or infinity for state 0"):
-        plan(root, lambda s, a: following(s, a)._replace(reward=np.full(3, np.nan)), options, 0.9)
-
-
-@pytest.mark.parametrize("n", [0, 1])
-def test_few_states_with_one_action_are_searched_undiscounted(n):
-    def step(latent, action):
-        return Predicted(latent + 1.0, np.ones(n), np.zeros((n, 1)), 3.0 - latent[:, 0])
-
-    # Every path earns 1 per action, and the model's values say so: all returns are 4.
-    root = Predicted(np.zeros((n, 1)), np.zeros(n), np.zeros((n, 1)), np.full(n, 4.0))
-    found = plan(root, step, GumbelOptions(3), 1.0, noise=np.zeros((n, 1)))
-    assert found.best.tolist() == [0] * n
-    assert found.policy.tolist() == [[1.0]] * n
-    assert found.value.tolist() == [4.0] * n

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minding.engine.errors import GameError
-from minding.engine.search.rules import RulesWarning, check_rules, stones_of
+from minding.engine.search.rules import check_rules, stones_of
 from minding.envs.games.board import BoardEnv
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
@@ -107,17 +107,6 @@ def test_each_mistake_is_named_with_method_and_ply(methods, method, word):
         check_rules(changed(**methods))
     assert f"Changed.{method}: " in str(caught.value)
     assert word in str(caught.value)
-
-
-def test_outcomes_of_the_wrong_sign_are_warned_of():
-    def play(self, state, action):
-        state, over, outcome = RULES.play(state, action)
-        return state, over, -outcome
-
-    with pytest.warns(RulesWarning, match=r"Changed\.play: in \d of 6 random games the player of the last ply lost"):
-        check_rules(changed(play=play))
-    with pytest.raises(GameError, match=r"Changed\.play: it wrote to the arrays"):
-        BoardEnv(changed(play=write))
 
 
 def test_a_class_of_rules_is_warned_of_once(recwarn):

@@ -4,9 +4,7 @@ import math
 
 import numpy as np
 from board_toys import Twig, connect_four
-from fakes import refuses
 
-from minding.engine.errors import GameError
 from minding.engine.search import UctOptions, uct
 from minding.engine.search.puct import rollout
 from minding.envs.games.boards.connect_four import ConnectFour
@@ -54,12 +52,3 @@ def test_rollouts_give_the_outcome_of_the_player_to_move():
     outcomes = rollout(GAME, GAME.initial(4000), rng)
     assert abs((outcomes == 1).mean() - 0.556) < 0.03
     assert abs((outcomes == -1).mean() - 0.442) < 0.03
-
-
-def test_a_game_longer_than_it_says_is_an_error():
-    class Endless(Twig):
-        def play(self, state, action):
-            return state, np.zeros(len(action), bool), np.zeros(len(action))
-
-    start = Endless().initial(1)
-    refuses(GameError, ("longest=2", lambda: uct(Endless(), start, UctOptions(5), np.random.default_rng(0))))

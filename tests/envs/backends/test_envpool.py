@@ -1,20 +1,12 @@
 """The EnvPool backend, where the extra is installed."""
 
-import sys
-
 import numpy as np
 import pytest
 
-from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.errors import ConfigError
 from minding.envs import check_env, describe_env, make_env_manager
 
 CFG = {"env_id": "CartPole-v1", "backend": "envpool"}
-
-
-def test_without_the_extra_the_error_names_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "envpool", None)
-    with pytest.raises(MissingExtraError, match=r"\.\[envpool\]"):
-        make_env_manager(CFG, 2, 0)
 
 
 def test_episodes_of_envpool_are_counted_without_the_reset_row():

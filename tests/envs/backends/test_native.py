@@ -55,11 +55,6 @@ def test_a_vector_version_without_the_time_limit_is_an_error(env_id):
         make_env_manager({"env_id": env_id, "backend": "native"}, 8, 0)
 
 
-def test_cartpole_and_other_shipped_ones_keep_theirs(caplog):
-    make_env_manager({"env_id": "CartPole-v1", "max_episode_steps": 7}, 8, 0).close()
-    assert not caplog.text
-
-
 @pytest.mark.parametrize("start", [None, [0, 3, -7]])
 @pytest.mark.parametrize("dtype", [np.int8, np.int64])
 def test_the_quick_space_contains_what_the_plain_one_does(start, dtype):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from worlds import Both, Counter, Faulty, Nested
+from worlds import Counter, Faulty, Nested
 
 from minding.engine.data import obs_trees
-from minding.engine.errors import ConfigError, EnvError
+from minding.engine.errors import EnvError
 from minding.envs import VectorEnvManager
 
 MODES = list(AutoresetMode)
@@ -50,16 +50,6 @@ def test_all_autoreset_modes_give_the_same_transitions(world):
         shortest = min(map(len, ends))
         assert shortest >= 8
         assert ends[0][:shortest] == ends[1][:shortest] == ends[2][:shortest]
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_termination_wins_over_truncation_in_the_same_step(mode):
-    manager = VectorEnvManager(vector_env(Both, mode))
-    manager.reset()
-    step = manager.step(np.zeros(3, np.int64))
-    assert step.terminated.all()
-    assert not step.truncated.any()
-    assert len(step.episodes) == 3
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -129,21 +119,6 @@ def test_a_final_observation_that_is_not_finite_is_a_fault():
     assert faults.count(True) == manager.fault_count > 3
 
 
-def test_a_vector_environment_that_fails_in_close_is_named(caplog):
-    env = vector_env(Counter, AutoresetMode.NEXT_STEP)
-    manager = VectorEnvManager(env)
-    env.close_extras = lambda **kwargs: 1 / 0
-    manager.close()
-    assert "failed in close: ZeroDivisionError" in caplog.text
-
-
-def test_a_hidden_autoreset_mode_is_refused():
-    env = vector_env(Counter, AutoresetMode.NEXT_STEP)
-    env.metadata = {}
-    with pytest.raises(ConfigError, match="autoreset_mode'\\] is None"):
-        VectorEnvManager(env)
-
-
 def test_a_stateless_vector_environment_resumes_at_a_boundary():
     manager = VectorEnvManager(vector_env(Counter, AutoresetMode.SAME_STEP))
     manager.reset()
@@ -151,14 +126,3 @@ def test_a_stateless_vector_environment_resumes_at_a_boundary():
     assert manager.resume_guarantee == "episode-boundary"
     manager.load_state_dict(manager.state_dict())
     assert manager.obs[:, 1].tolist() == [0.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [(np.array([None]), "a ndarray of dtype object"), ({1}, "a set of dtype object"), (None, "a NoneType")],
-)
-def test_an_unsavable_native_state_is_found_in_the_first_reset(value, message):
-    env = vector_env(Counter, AutoresetMode.NEXT_STEP)
-    env.native_state, env.odd = ("odd",), value
-    with pytest.raises(EnvError, match=f"its native_state names 'odd', which is {message}"):
-        VectorEnvManager(env, seed=0).reset()

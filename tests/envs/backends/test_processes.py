@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from minding.engine.errors import EnvError
-from minding.envs import make_env_manager
 from minding.envs.backends import processes
 
 
@@ -90,13 +89,6 @@ def test_close_ends_the_workers_and_leaves_no_shared_memory(make):
     pids = manager.worker_pids
     assert set(os.listdir("/dev/shm")) == before
     manager.close()
-    assert wait_for_end(pids)
-
-
-def test_forgetting_to_close_leaves_no_process_behind():
-    manager = make_env_manager({"env_id": "worlds:Counter", "backend": "subprocess", "workers": 1}, 1, 0)
-    pids = manager.worker_pids
-    del manager
     assert wait_for_end(pids)
 
 

@@ -40,11 +40,3 @@ def test_the_longest_episodes_are_forgotten_at_the_limit():
     assert log.actions(1).tolist() == [-s for s in range(30)]
     filled(log, 100_000)
     assert log._rows.nbytes == 1600
-
-
-def test_a_restored_log_goes_on():
-    log = ActionLog((2,), np.int64)
-    log.restore([np.array([1, 2, 3]), []])
-    log.append(np.array([4, 5]))
-    assert log.actions(0).tolist() == [1, 2, 3, 4]
-    assert log.actions(1).tolist() == [5]

@@ -1,20 +1,14 @@
 """Board games as environments of one player against an opponent."""
 
-import gymnasium
 import numpy as np
 import pytest
 
-from minding import training
-from minding.configs import compile_run
-from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.data.observation import random_legal
-from minding.engine.errors import ConfigError, EnvError, GameError, SpaceError
-from minding.envs import check_env, make_env_manager
+from minding.engine.errors import GameError
+from minding.envs import make_env_manager
 from minding.envs.games.board import BoardEnv, BoardVector
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
-
-IDS = {"minding/TicTacToe-v0": TicTacToe, "minding/ConnectFour-v0": ConnectFour}
 
 
 class Scripted:
@@ -27,19 +21,6 @@ class Scripted:
 
     def __call__(self, game, state, rng):
         return np.full(len(state[0]), self.actions.pop(0))
-
-
-@pytest.mark.parametrize("env_id", IDS)
-def test_an_environment_has_rules_and_a_mask_and_passes(env_id):
-    env = gymnasium.make(env_id)
-    game = env.unwrapped.game
-    assert isinstance(game, IDS[env_id])
-    obs, _ = env.reset(seed=0)
-    assert env.observation_space["observation"].shape == game.planes(game.initial(1)).shape[1:]
-    assert (env.action_space.n, obs["action_mask"].shape) == (game.actions, (game.actions,))
-    findings = check_env({"env_id": env_id}, steps=200)
-    assert {f.level for f in findings if "steps/s" not in f.text} == {"ok"}
-    assert any("the action mask leaves" in f.text for f in findings)
 
 
 @pytest.mark.parametrize(
@@ -67,55 +48,6 @@ def test_the_reward_is_the_outcome_for_the_agent(first, replies, actions, reward
             assert obs["observation"][0].sum() == k + 1, "the agent's own marks come first"
     assert earned == rewards
     assert not obs["action_mask"].any()
-
-
-def test_the_side_is_given_or_drawn_from_the_seed():
-    def opened(env, seed):
-        return bool(env.reset(seed=seed)[0]["observation"].any())
-
-    for first in (True, False):
-        env = gymnasium.make("minding/ConnectFour-v0", first=first)
-        assert {opened(env, seed) for seed in range(10)} == {not first}
-    env = gymnasium.make("minding/ConnectFour-v0")
-    drawn = [opened(env, seed) for seed in range(60)]
-    assert 15 < sum(drawn) < 45
-    assert drawn == [opened(env, seed) for seed in range(60)]
-
-
-def test_an_illegal_action_of_either_side_names_game_and_ply():
-    env = BoardEnv(ConnectFour(), Scripted(2, 2, 2), True)
-    env.reset(seed=0)
-    for _ in range(3):
-        env.step(2)
-    with pytest.raises(GameError, match=r"action 2 is illegal in ConnectFour, game 0, ply 7: obey the entry 'action_m"):
-        env.step(2)
-    env = BoardEnv(TicTacToe(), Scripted(4, 0), False)
-    env.reset(seed=0)
-    with pytest.raises(GameError, match=r"scripted: its action 0 is illegal in TicTacToe, game 0, ply 3; legal: 1, 2"):
-        env.step(0)
-    for wrong in (-1, 9, 1.5, True, "a", None, np.array([1, 2])):
-        with pytest.raises(SpaceError, match=r"BoardVector\.step: (action|expected 1 integers)"):
-            env.step(wrong)
-    # As a fault of an environment, through a manager.
-    manager = make_env_manager({}, 2, 0, env_fn=lambda: BoardEnv(TicTacToe(), Scripted(9), True))
-    with pytest.raises(EnvError, match="opponent scripted: its action 9 is illegal in TicTacToe, game 0, ply 2"):
-        manager.step(np.array([0, 1]))
-    manager.close()
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"opponent": "minmax"}, "opponent='minmax'.* 'minimax'"),
-        ({"opponent": "uct:0"}, "opponent='uct:0'.* simulations"),
-        ({"opponent": 5}, "opponent=5: "),
-        ({"first": "alternate"}, "first='alternate'.* 'random'"),
-    ],
-)
-def test_meaningless_settings_are_refused_first(kwargs, message):
-    user = Config(env={"env_id": "minding/TicTacToe-v0", "env_kwargs": kwargs}, policy={"type": "dqn"})
-    with pytest.raises(ConfigError, match=message):
-        compile_run(user, [])
 
 
 @pytest.mark.parametrize("opponent", ["random", "uct:10"])
@@ -172,32 +104,6 @@ def test_the_opponent_is_asked_once_per_step_for_all_games():
     games.reset(seed=0)
     games.step(np.array([3, 4, 5, 6, 7]))
     assert calls == [5, 5]
-
-
-def test_dqn_plays_against_an_opponent(tmp_path):
-    few = [
-        "policy.model.hidden=[8]",
-        "policy.collect.n_sample=64",
-        f"run.out_dir={tmp_path}",
-        "env.evaluator_env_num=2",
-        "policy.eval.freq=128",
-        "policy.eval.n_episode=4",
-    ]
-    few += ["policy.learn.warmup=64"]
-    env = {"env_id": "minding/TicTacToe-v0", "collector_env_num": 4, "env_kwargs": {"opponent": "uct:2"}}
-    cfg = compile_run(Config(env=env, policy={"type": "dqn"}), few)
-    evaluated, seen, task = [], [], Task()
-    with task.start(ctx=OnlineRLContext()):
-        training.build(task, cfg)
-        task.use(lambda ctx: seen.append((ctx.env_step, ctx.env_episode, ctx.train_iter)))
-        task.use(lambda ctx: evaluated.append(ctx.eval_value) if ctx.eval_value is not None else None)
-        task.run(max_step=5)
-    env_step, episodes, train_iter = seen[-1]
-    assert (env_step, len(seen)) == (320, 5)
-    assert episodes > 10
-    assert train_iter > 0
-    assert evaluated
-    assert all(-1 <= value <= 1 for value in evaluated)
 
 
 @pytest.mark.parametrize(

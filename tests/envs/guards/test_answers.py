@@ -32,14 +32,6 @@ def test_what_is_no_flag_is_refused_and_named(flag):
         as_flag(flag, "truncated")
 
 
-def test_the_flags_of_a_vector_environment_are_a_copy():
-    given = np.array([True, False])
-    found = as_flags(given, "terminated", 2)
-    found[0] = False
-    assert given.tolist() == [True, False]
-    assert as_flags([1, 0], "terminated", 2).tolist() == [True, False]
-
-
 @pytest.mark.parametrize("flags", [None, [None, False], np.zeros(2), [2, 0], [False], np.zeros((2, 1), bool), False])
 def test_what_are_no_flags_is_refused(flags):
     with pytest.raises(EnvError, match=r"^terminated is .*; expected 2 bools, one per environment$"):
@@ -91,21 +83,6 @@ def test_a_wrong_answer_of_a_step_is_a_fault(case):
     assert fix in last.fix
 
 
-@pytest.mark.parametrize("which", [2, 3])
-def test_vector_ends_that_are_no_flags_are_faults(which):
-    class Vector(SyncVectorEnv):
-        def step(self, actions):
-            answer = list(super().step(actions))
-            answer[which] = [None, False]
-            return tuple(answer)
-
-    manager = VectorEnvManager(Vector([Counter] * 2))
-    manager.reset()
-    text = rf"Vector \(2 environments\): {('terminated', 'truncated')[which - 2]} is \[None, False\]; expected 2 bools"
-    with pytest.raises(EnvError, match=text):
-        manager.step(np.zeros(2, np.int64))
-
-
 class Says(Squad):
     """Changes what a step tells of 'b'."""
 
@@ -117,22 +94,6 @@ class Says(Squad):
         answer = super().step(actions)
         answer[self.place_in_step]["b"] = self.value
         return answer
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "text"),
-    [
-        (1, None, "the reward of 'b' is None; expected a number"),
-        (1, "1.0", "the reward of 'b' is '1.0'; expected a number"),
-        (2, None, "the termination of 'b' is None; expected a bool"),
-        (2, np.nan, "the termination of 'b' is nan; expected a bool"),
-        (3, 2, "the truncation of 'b' is 2; expected a bool"),
-    ],
-)
-def test_what_an_agent_is_told_wrongly_is_a_fault(place, value, text):
-    manager = make_env_manager({}, 1, 0, env_fn=lambda: Says(place, value))
-    with pytest.raises(EnvError, match=f"step 1 of its episode: {text}"):
-        manager.step(np.zeros((1, 3), np.int64))
 
 
 @pytest.mark.parametrize(("place", "what"), [*enumerate(["observation", "reward", "termination", "truncation"])])
@@ -188,15 +149,6 @@ def test_four_values_end_the_run_at_once_with_the_fix(kind, on_error):
     with pytest.raises(EnvError, match=text):
         manager.step(np.zeros(shape, np.int64))
     assert manager.fault_count == 0
-
-
-def test_a_reset_without_a_seed_is_told_what_to_take():
-    class Old(Counter):
-        def reset(self):
-            return super().reset()
-
-    with pytest.raises(EnvError, match=r"argument 'seed'; reset has to take seed and options: def reset\(self, \*"):
-        make_env_manager({}, 1, 0, env_fn=Old).reset()
 
 
 class Silent(Counter):

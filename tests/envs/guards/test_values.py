@@ -7,7 +7,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode
 from worlds import Counter
 
 from minding.engine.errors import EnvError, MindingError
@@ -61,6 +60,8 @@ class Valued(Counter):
 
 
 BOX = spaces.Box(-np.inf, np.inf, (1,), np.float64)
+
+
 INT = spaces.Box(-(2**31), 2**31 - 1, (1,), np.int32)
 BAD = {
     "below a Discrete": (spaces.Discrete(4), -1, 0.0, r"observation is -1, its space has the values from 0 to 3"),
@@ -75,6 +76,8 @@ BAD = {
         "expected uint8, got uint16 with values from 300 to 300",
     ),
 }  # fmt: skip
+
+
 ROUNDED = {
     "clock": (BOX, np.array([1.7e9 + 0.5]), r"holds 1700000\d+.*float32, whose numbers are 128 apart"),
     "int32": (INT, np.array([2**24 + 1], np.int32), r"holds 16777217.*numbers are 2 apart"),
@@ -113,54 +116,6 @@ def test_rounded_values_are_one_warning_in_training_and_check(kind, caplog):
     assert any(found.level == "warn" and re.search(text, found.text) for found in check_env({}, 50, env_fn=env_fn))
 
 
-def test_vector_environments_are_held_to_the_same():
-    class Vector(gymnasium.vector.VectorEnv):
-        metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
-        num_envs, single_observation_space = 2, spaces.Discrete(4)
-        single_action_space = spaces.Discrete(2)
-        answer = np.array([0, 1]), np.array([0.0, 1e39])
-
-        def reset(self, *, seed=None, options=None):
-            return np.zeros(2, np.int64), {}
-
-        def step(self, actions):
-            actions[:] = 9
-            return *self.answer, np.zeros(2, bool), np.zeros(2, bool), {}
-
-    for answer, text in (
-        (Vector.answer, r"reward is 1e\+39, which float32"),
-        ((np.array([0, -1]), np.zeros(2)), "observation is -1, its space"),
-    ):
-        Vector.answer, given = answer, np.zeros(2, np.int64)
-        with pytest.raises(EnvError, match=rf"environment 1, step 1 of its episode: {text}"):
-            VectorEnvManager(Vector()).step(given)
-        assert not given.any()
-
-
-class Overwrites(Counter):
-    """Writes into the action that it is given; the reward is the sum it found there."""
-
-    def __init__(self, shape=(2,)):
-        super().__init__()
-        self.action_space = spaces.MultiDiscrete(np.full(shape, 3))
-
-    def step(self, action):
-        assert self.action_space.contains(action)
-        found, action[...] = float(action.sum()), 0
-        return super().step(action)[0], found, False, False, {}
-
-
-@pytest.mark.parametrize("shape", [(2,), (2, 3)])
-def test_an_environment_may_write_into_its_action(shape):
-    manager = make_env_manager({"env_kwargs": {"shape": shape}}, 2, 0, env_fn=Overwrites)
-    size = int(np.prod(shape))
-    action = np.arange(2 * size).reshape(2, size) % 3
-    before = action.copy()
-    assert manager.step(action).reward.tolist() == before.sum(1).tolist()
-    assert np.array_equal(action, before)
-    assert not [found for found in check_env({}, 20, env_fn=lambda: Overwrites(shape)) if found.level == "error"]
-
-
 ODD = {
     "no spaces": (gymnasium.Env, "Env.observation_space: expected a gymnasium.Space, got None"),
     "zero size": (lambda: Valued(spaces.Box(0, 1, (0,)), np.zeros(0)), "has no numbers"),
@@ -168,17 +123,6 @@ ODD = {
     "method": (lambda: Valued(spaces.Dict(items=BOX), None), r"'items': .* not the name of a method"),
     "MultiBinary": (lambda: Valued(spaces.MultiBinary(2), np.array([5, 0], np.int8)), r"is \[5, 0\], its space"),
 }
-
-
-@pytest.mark.parametrize("reward", [np.array([2.0]), np.float32(2), np.array(2), True])
-def test_a_reward_may_be_an_array_of_one_number(reward):
-    def env_fn():
-        return Valued(BOX, np.zeros(1), reward)
-
-    manager = make_env_manager({}, 1, 0, env_fn=env_fn)
-    manager.step(ZEROS[:1])
-    assert manager.step(ZEROS[:1]).reward.tolist() == [np.ravel(reward)[0]]
-    assert not [found for found in check_env({}, 20, env_fn=env_fn) if found.level == "error"]
 
 
 @pytest.mark.parametrize("space", [BOX, spaces.Box(-np.inf, np.inf, (1,), np.float32), spaces.Dict(x=BOX)])

@@ -7,15 +7,12 @@ import threading
 import time
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode
 from worlds import Counter
 
 from minding.engine.errors import EnvError
 from minding.engine.process.signals import SignalGuard
-from minding.envs import VectorEnvManager, make_env_manager
 
 HANGS = {"kind": "hang", "at": 2}
 ZEROS = np.zeros(2, np.int64)
@@ -68,47 +65,6 @@ class Stuck(Counter):
                     time.sleep(0.01)
             except Exception:
                 continue
-
-
-def test_no_except_in_the_environment_swallows_a_hang():
-    manager = make_env_manager({"step_timeout": 0.2}, 1, 0, env_fn=Stuck)
-    with pytest.raises(EnvError, match=r"environment 0 \(Stuck\).*reset\(\) did not return within 0.2 s"):
-        manager.reset()
-
-
-def test_hangs_while_an_environment_is_made_are_found(monkeypatch):
-    monkeypatch.setattr("minding.envs.single.factory.START_TIMEOUT", 0.2)
-    with pytest.raises(EnvError, match=r"Stuck cannot be made: __init__\(\) did not return within 0.2 s"):
-        make_env_manager({"step_timeout": 0.1, "env_kwargs": {"where": "__init__"}}, 1, 0, env_fn=Stuck)
-
-
-def test_a_vector_environment_that_hangs_is_an_error():
-    class Vector(gymnasium.vector.VectorEnv):
-        metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
-        num_envs, single_observation_space = 2, Counter().observation_space
-        single_action_space = Counter().action_space
-
-        def reset(self, *, seed=None, options=None):
-            return np.zeros((2, 2), np.float32), {}
-
-        def step(self, actions):
-            threading.Event().wait()
-
-    manager = VectorEnvManager(Vector(), {"step_timeout": 0.2})
-    with pytest.raises(EnvError, match=r"Vector \(2 environments\).*step\(\) did not return within 0.2 s"):
-        manager.step(ZEROS)
-
-
-def test_slow_calls_within_the_limit_pass(make):
-    class Slow(Counter):
-        def step(self, action):
-            time.sleep(0.12)
-            return super().step(action)
-
-    manager = make_env_manager({"step_timeout": 0.3}, 4, 0, env_fn=Slow)
-    manager.reset()
-    for _ in range(2):
-        manager.step(np.zeros(4, np.int64))
 
 
 def test_a_signal_during_a_hang_is_still_the_guards(hanging):

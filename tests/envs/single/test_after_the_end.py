@@ -58,27 +58,6 @@ def test_joined_observations_replace_a_missing_state(length):
     assert last.next_obs.state.tolist() == [cut_off if length == 3 else [0] * 9]
 
 
-def test_a_state_that_fails_within_an_episode_is_a_fault():
-    class Broken(Vanishing):
-        def state(self):
-            if self.steps == 1:
-                raise OSError("no camera")
-            return super().state()
-
-    manager = make_env_manager({"global_state": True}, 1, 0, env_fn=lambda: Broken(length=4))
-    manager.reset()
-    with pytest.raises(EnvError, match="step 1 of its episode: raised OSError: no camera"):
-        manager.step(np.zeros((1, 3), np.int64))
-
-
-def test_a_mask_that_an_agent_cut_off_lacks_is_a_fault():
-    manager = manager_of({"info_keys": ["action_mask"]}, length=3)
-    for _ in range(2):
-        step(manager)
-    with pytest.raises(EnvError, match="the info of 'a' has no entry 'action_mask'"):
-        step(manager)
-
-
 class NoMaskAtTheEnd(Permit):
     """Its last info holds no mask."""
 

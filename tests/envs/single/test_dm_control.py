@@ -61,25 +61,6 @@ def test_the_time_limit_truncates_and_failure_terminates():
     assert env.step(np.zeros(1))[2:4] == (True, False)
 
 
-@pytest.mark.parametrize("backend", ["sync", "subprocess"])
-def test_a_seed_gives_the_same_episodes_in_workers(backend):
-    cfg = {"env_id": WALKER, "wrappers": ["flatten"], "backend": backend, "workers": 1, "max_episode_steps": 20}
-    manager = make_env_manager(cfg, 2, 0)
-    try:
-        rng, rows = np.random.default_rng(0), [manager.reset()]
-        for _ in range(25):
-            step = manager.step(rng.uniform(-1, 1, (2, 6)).astype(np.float32))
-            rows.append(step.next_obs)
-        assert np.isfinite(rows).all()
-        expected = EXPECTED.setdefault("rows", rows)
-        np.testing.assert_array_equal(rows, expected)
-    finally:
-        manager.close()
-
-
-EXPECTED = {}
-
-
 @pytest.mark.slow
 def test_it_is_fit_for_training_and_resumes_exactly():
     found = check_env({"env_id": WALKER, "wrappers": ["flatten"], "max_episode_steps": 50}, steps=120)

@@ -4,9 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from fakes import JUDGED, Judge
-from gymnasium import spaces
 
-from minding.engine.errors import EnvError, SpaceError
 from minding.envs import check_env, describe_env, make_env_manager
 from minding.envs.games.aim import Aim
 from minding.envs.manager import VectorEnvManager
@@ -82,15 +80,6 @@ def test_the_perfect_throw_and_a_blocked_direction():
         Aim(blocked=4)
 
 
-def test_parts_in_which_no_policy_acts_are_an_error_before_a_run():
-    class Odd(Judge):
-        def __init__(self):
-            self.action_space = spaces.Dict(a=spaces.Discrete(2), b=spaces.Text(3))
-
-    with pytest.raises((SpaceError, EnvError), match="part 'b' of the actions"):
-        make_env_manager({}, 1, 0, env_fn=Odd)
-
-
 class Judges:
     """A team whose agents are rewarded as `Judge` rewards one."""
 
@@ -127,8 +116,3 @@ def test_each_agent_of_a_team_gets_an_action_of_its_space(kind):
         assert rows.shape == (2, len(rows[0]))
         told = [single.step(env.single_action_space.codec.split(row))[1] for row in rows]
         np.testing.assert_allclose(env.step(rows)[1], told, rtol=1e-5)
-
-
-def test_agents_with_other_trees_of_actions_are_refused():
-    with pytest.raises(SpaceError, match=r"'a' .*, 'b' .*: expected spaces of one kind"):
-        AgentsEnv(Judges(a="tuple", b="dict"), "judges", AgentOptions())

@@ -4,19 +4,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from minding.envs import check_env, describe_env
+from minding.envs import check_env
 
 ours = pytest.importorskip("minding.envs.single.minatar", reason="needs the extra 'minatar'")
-
-
-@pytest.mark.parametrize(("game", "kinds", "used"), [
-    ("Asterix", 4, 5), ("Breakout", 4, 3), ("Freeway", 7, 3), ("Seaquest", 10, 6), ("SpaceInvaders", 6, 4),
-])  # fmt: skip
-def test_a_game_has_a_plane_for_each_kind_of_object(game, kinds, used):
-    for version, actions in (("v0", 6), ("v1", used)):
-        described = describe_env({"env_id": f"MinAtar/{game}-{version}"})
-        assert (described["observation"]["dtype"], described["observation"]["shape"]) == ("uint8", [kinds, 10, 10])
-        assert described["action"]["n"] == actions
 
 
 def test_it_steps_as_the_package_itself_does():
@@ -32,15 +22,6 @@ def test_it_steps_as_the_package_itself_does():
         assert found == expected
         if expected[1]:
             break
-
-
-def test_an_episode_begins_without_the_last_action():
-    env = gymnasium.make("MinAtar/Breakout-v1", sticky_action_prob=1.0).unwrapped
-    env.reset(seed=0)
-    env.game.last_action = 1
-    assert np.argmax(env.step(0)[0][0, 9]) == 3
-    env.reset(seed=0)
-    assert np.argmax(env.step(1)[0][0, 9]) == 4
 
 
 def test_pictures_are_bytes():

@@ -1,15 +1,12 @@
 """Agents whose spaces differ: arrays as large as the largest, masks for what an agent does not have."""
 
-import sys
-
 import numpy as np
 import pytest
 
 from minding.engine.data import obs_trees
 from minding.engine.data.agent_axis import own_view
-from minding.engine.errors import ConfigError, EnvError, SpaceError
+from minding.engine.errors import ConfigError
 from minding.envs import describe_env, make_env_manager
-from minding.envs.single.parallel import parallel_source
 
 TEAM = ("a", "b", "c")
 
@@ -47,13 +44,6 @@ def test_fewer_actions_are_a_mask_per_agent(mixed):
     assert step.obs.action_mask[0].tolist() == [[bool(x) for x in row] for row in legal]
 
 
-def test_an_action_that_an_agent_does_not_have_is_a_fault(mixed):
-    manager = mixed(length=6)
-    manager.reset()
-    with pytest.raises(EnvError, match=r"action 2 of 'a' is not in its space Discrete\(2\): obey its action mask"):
-        act(manager, np.array([2, 0, 0]))
-
-
 def test_the_choices_of_a_multi_discrete_action_are_filled_up(mixed):
     manager = mixed(length=6, actions="pairs")
     # 2 of 4 and 3 of 3, 4 of 4 and 2 of 3, 3 of 4 and 1 of 3.
@@ -76,15 +66,6 @@ def test_numbers_of_other_bounds_are_mapped_to_each_agent_s_own(mixed):
     assert act(manager, np.ones((3, 3), np.float32)).reward.tolist() == [[1, 3, 8]]
 
 
-def test_a_mask_of_one_agent_is_joined_with_the_others(mixed):
-    manager = mixed(length=6, mask="b")
-    assert manager.obs.action_mask[0].astype(int).tolist() == [[1, 1, 0, 0], [0, 0, 0, 1], [1, 1, 1, 0]]
-    described = describe_env({"env_id": "worlds:Mixed", "env_kwargs": {"mask": "b"}})
-    assert described["observation"]["spaces"]["action_mask"] == {"kind": "action_mask", "counts": [4]}
-    own = [each["observation"]["spaces"] for each in described["agents"]["spaces"]]
-    assert ["action_mask" in spaces for spaces in own] == [False, True, False]
-
-
 @pytest.mark.parametrize("kwargs", [{}, {"mask": "b"}, {"actions": "pairs"}, {"actions": "pairs", "mask": "a"}])
 def test_an_agents_own_view_has_its_own_sizes(mixed, kwargs):
     manager = mixed(2, length=6, **kwargs)
@@ -101,18 +82,6 @@ def test_an_agents_own_view_has_its_own_sizes(mixed, kwargs):
         assert set(view) == set(described)
 
 
-def test_joined_observations_stand_in_for_a_missing_state(mixed):
-    assert mixed(length=6, mask="b", env={"global_state": True}).obs.state.shape == (1, 9)
-    manager = mixed(length=6, leave=1, env={"global_state": True})
-    start = manager.obs.state[0, 0]
-    assert manager.obs.state[0].tolist() == [start, 0, start, 0, 1, 0, start, 0, 2]
-    act(manager, np.array([0, 0, 0]))
-    step = act(manager, np.array([0, 0, 0]))
-    assert step.obs.state[0].tolist() == [start, 2, 0, 0, 0, 0, start, 2, 2]
-    spec = describe_env({"env_id": "worlds:Mixed", "global_state": True})
-    assert spec["agents"]["state"]["shape"] == [9]
-
-
 def test_an_environment_may_say_that_reward_and_info_are_shared(mixed):
     manager = mixed(2, "Shared", length=2, env={"info_keys": ["joint", "load"]})
     step = act(manager, np.array([1, 3, 2]))
@@ -124,11 +93,6 @@ def test_an_environment_may_say_that_reward_and_info_are_shared(mixed):
     spec = describe_env({"env_id": "worlds:Shared", "info_keys": ["joint", "load"]})
     assert spec["agents"]["team_reward"]
     assert [spec["info"][key]["shape"] for key in ("joint", "load")] == [[], []]
-
-
-def test_spaces_of_different_kinds_are_refused(mixed):
-    with pytest.raises(SpaceError, match=r"the agents act in spaces that cannot be combined, 'a' Box.*'b' Discrete"):
-        mixed(actions="kinds")
 
 
 MPE = [
@@ -215,15 +179,3 @@ def test_environments_of_pettingzoo_are_ids_by_family_and_name():
 def test_ids_that_lead_to_nothing_that_can_be_used_are_refused(env_id, words):
     with pytest.raises(ConfigError, match=words):
         describe_env({"env_id": env_id})
-
-
-@pytest.mark.parametrize("family", ["atari", "butterfly"])
-def test_what_a_family_needs_is_told_by_its_extra(family, monkeypatch):
-    # Names of packages that these need, as if they were not installed.
-    for package in ("multi_agent_ale_py", "pymunk"):
-        monkeypatch.setitem(sys.modules, package, None)
-    name = {"atari": "pong_v3", "butterfly": "pistonball_v6"}[family]
-    for module in [each for each in sys.modules if each.startswith(f"pettingzoo.{family}.")]:
-        monkeypatch.delitem(sys.modules, module)
-    with pytest.raises(ConfigError, match=rf"which is not installed: pip install 'pettingzoo\[{family}\]'"):
-        parallel_source(f"{family}/{name}")

@@ -9,14 +9,12 @@ from worlds import Small
 from minding import training
 from minding.configs import compile_run
 from minding.engine import Config
-from minding.engine.errors import ConfigError, EnvError
 from minding.engine.run.run_dir import RunDir
 from minding.envs import check_env, make_env_manager
 
 pytestmark = pytest.mark.eager
 
 SINGLE = {"single_instance": True}
-ONE_EACH = "set env.single_instance=true env.collector_env_num=1 env.evaluator_env_num=1"
 
 
 class Robot(Small):
@@ -45,13 +43,6 @@ class Robot(Small):
 def none_is_left():
     Robot.live = Robot.made = 0
     yield
-    assert Robot.live == 0
-
-
-def test_without_the_setting_several_agents_are_told():
-    with pytest.raises(EnvError, match=r"port 5000 is in use .*; 1 of it already exists in this process") as raised:
-        make_env_manager({}, 2, 0, env_fn=Robot)
-    assert ONE_EACH in str(raised.value)
     assert Robot.live == 0
 
 
@@ -129,35 +120,6 @@ def test_agents_take_turns_too():
     first.close()
     second.close()
     assert Single.live == 0
-
-
-def test_other_arguments_for_the_one_that_exists_are_refused():
-    manager = make_env_manager({**SINGLE, "env_kwargs": {"length": 4}}, 1, 0, env_fn=Robot)
-    with pytest.raises(EnvError, match=r"exists already, with env.env_kwargs=\{'length': 4\}, not \{'length': 5\}"):
-        make_env_manager({**SINGLE, "env_kwargs": {"length": 5}}, 1, 0, env_fn=Robot)
-    manager.close()
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["env.evaluator_env_num=1"], "env.collector_env_num=8: expected one environment at a time"),
-        (["env.collector_env_num=1"], "env.evaluator_env_num=5: expected one environment at a time"),
-        (["env.collector_env_num=1", "env.evaluator_env_num=1", "lanes.async_mode=true"], "run without --async"),
-    ],
-)
-def test_what_would_need_more_is_refused(settings, message):
-    cfg = Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
-    with pytest.raises(ConfigError, match=message):
-        compile_run(cfg, ["env.single_instance=true", *settings])
-
-
-@pytest.mark.parametrize(
-    ("num_envs", "backend", "message"), [(2, "sync", "got 2"), (1, "subprocess", "needs env.backend=sync")]
-)
-def test_a_manager_of_more_is_refused(num_envs, backend, message):
-    with pytest.raises(ConfigError, match=message):
-        make_env_manager({**SINGLE, "backend": backend}, num_envs, 0, env_fn=Robot)
 
 
 def test_a_run_collects_and_evaluates_on_the_one_instance(tmp_path):

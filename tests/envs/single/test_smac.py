@@ -4,10 +4,8 @@ import sys
 import types
 
 import numpy as np
-import pytest
 
-from minding.engine.errors import ConfigError
-from minding.envs import describe_env, make_env_manager
+from minding.envs import make_env_manager
 
 
 class Skirmish:
@@ -56,16 +54,6 @@ def manager_of(map_name, **env):
     return make_env_manager({**ENV, "env_kwargs": {"map_name": map_name}, **env}, 1, 0)
 
 
-def test_sizes_and_the_limit_come_from_the_environment():
-    described = describe_env(ENV)
-    assert described["agents"]["names"] == ["unit_0", "unit_1"]
-    assert described["observation"]["spaces"]["observation"]["shape"] == [2]
-    assert described["observation"]["spaces"]["action_mask"]["counts"] == [3]
-    assert described["agents"]["state"]["shape"] == [3]
-    assert described["max_episode_steps"] == 4
-    assert described["agents"]["team_reward"]
-
-
 def test_the_dead_leave_and_the_reward_is_that_of_the_team():
     manager = manager_of("long")
     assert manager.obs.action_mask[0].astype(int).tolist() == [[0, 1, 1], [0, 1, 0]]
@@ -103,8 +91,3 @@ def test_a_map_of_the_game_is_an_id(monkeypatch):
     assert manager.obs.observation.shape == (1, 2, 2)
     env = manager._source._group._envs[0].env.parallel.env
     assert (env.map_name, env.difficulty) == ("win", "3")
-
-
-def test_what_is_missing_is_named():
-    with pytest.raises(ConfigError, match="'smacv2/10gen_terran' needs the package 'smacv2' and the game: pip install"):
-        describe_env({"env_id": "smacv2/10gen_terran"})

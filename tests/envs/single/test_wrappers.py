@@ -1,14 +1,12 @@
 """Wrappers by name."""
 
-import sys
-
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 from worlds import Recycler
 
-from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
+from minding.engine.errors import SpaceError
 from minding.envs import check_env, describe_env, make_env_manager
 from minding.envs.single.wrappers import wrap
 
@@ -71,32 +69,6 @@ def test_resize_makes_small_images():
     pytest.importorskip("cv2")
     env = wrap(Image(), [{"resize": {"shape": [2, 3]}}])
     assert env.reset()[0].shape == (2, 3, 3)
-
-
-def test_resize_without_opencv_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(MissingExtraError, match=r"\.\[atari\]"):
-        describe_env({"wrappers": ["resize"]}, env_fn=Image)
-
-
-@pytest.mark.parametrize(
-    ("wrappers", "words"),
-    [
-        (["grayscale", "framestack"], r"env.wrappers\[1\]='framestack'.* 'frame_stack'"),
-        ([3], "expected a name"),
-        ([{"frame_stack": {"depth": 2}}], "frame_stack.* 'depth'"),
-        ([{"frame_stack": {"size": 10**9}}], "frame_stack: size=1000000000"),
-        ([{"resize": {"shape": [10**6, 84]}}], r"resize: shape=\[1000000, 84\]"),
-    ],
-)
-def test_mistakes_are_named(wrappers, words):
-    with pytest.raises(ConfigError, match=words):
-        wrap(Image(), wrappers)
-
-
-def test_a_wrapper_of_images_needs_one():
-    with pytest.raises(SpaceError, match="needs an image"):
-        wrap(Recycler(), ["channel_first"])
 
 
 class Camera(gymnasium.Env):

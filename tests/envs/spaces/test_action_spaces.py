@@ -3,11 +3,9 @@
 import json
 
 import numpy as np
-import pytest
 from gymnasium import spaces
 
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.errors import SpaceError
 from minding.envs.spaces.actions import describe_actions, policy_action_space
 
 
@@ -42,10 +40,3 @@ def test_binary_actions_are_choices_between_two():
     assert adapter(chosen).tolist() == [[[1, 0, 0], [1, 1, 0]]]
     assert switches.contains(adapter(chosen)[0])
     assert adapter.invert(adapter(chosen)).tolist() == chosen.tolist()
-
-
-def test_spaces_that_nobody_can_act_in_are_refused():
-    with pytest.raises(SpaceError, match="expected Discrete, MultiDiscrete, MultiBinary or Box"):
-        describe_actions(spaces.Dict(a=spaces.Discrete(2)), rescale=True)
-    with pytest.raises(SpaceError, match="use MultiDiscrete for integers"):
-        describe_actions(spaces.Box(0, 5, (2,), np.int32), rescale=True)

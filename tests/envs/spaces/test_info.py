@@ -12,7 +12,6 @@ from minding.engine.errors import ConfigError, EnvError, SpaceError
 from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
 from minding.envs.envpool import EnvPoolVectorEnv
 from minding.envs.normalize import NORMALIZE_OBS
-from minding.envs.spaces.info import sample_action
 
 KEYS = ["action_mask", "success", "spot"]
 MODES = list(AutoresetMode)
@@ -108,19 +107,6 @@ def test_a_restart_after_a_fault_brings_a_mask(make):
     assert manager.fault_count > 1
 
 
-def test_descriptions_state_the_mask_and_info():
-    description = describe_env({"env_id": "worlds:Permit", "info_keys": KEYS})
-    assert description["observation"]["spaces"]["action_mask"] == {"kind": "action_mask", "counts": [3]}
-    assert list(description["observation"]["spaces"]) == ["action_mask", "observation"]
-    assert description["info"] == {
-        "success": {"shape": [], "dtype": "bool"},
-        "spot": {"shape": [2], "dtype": "float32"},
-    }
-    by_obs = describe_env({"env_id": "worlds:Permit", "env_kwargs": {"place": "obs"}})
-    assert by_obs["observation"] == description["observation"]
-    assert "info" not in by_obs
-
-
 @pytest.mark.parametrize(
     ("env", "message"),
     [
@@ -135,16 +121,6 @@ def test_declared_keys_that_are_missing_are_refused(env, message):
     for create in (describe_env, lambda env: make_env_manager(env, 2, 0)):
         with pytest.raises((ConfigError, SpaceError), match=message):
             create(env)
-
-
-def test_an_action_mask_that_does_not_fit_is_refused():
-    class Odd(Counter):
-        def __init__(self):
-            super().__init__()
-            self.observation_space = spaces.Dict(a=self.observation_space, action_mask=spaces.MultiBinary(5))
-
-    with pytest.raises(SpaceError, match=r"expected 0 or 1 for each of 2 actions, .* got shape \(5,\)"):
-        describe_env({}, Odd)
 
 
 def troubles(findings):
@@ -174,16 +150,6 @@ def test_random_actions_are_legal_and_equally_likely():
     pairs = np.stack([random_legal(mask, [2, 3], rng)[:1] for _ in range(3000)])
     assert set(map(tuple, pairs[:, 0])) == {(1, 1), (1, 2)}
     assert random_legal(np.zeros((2, 3), bool), [3], rng).tolist() == [0, 0]
-
-
-def test_sampling_respects_starts_and_several_choices():
-    class Two(gymnasium.Env):
-        action_space = spaces.MultiDiscrete([[2], [3]], start=[[5], [7]])
-
-    mask = np.array([0, 1, 0, 0, 1])
-    action = sample_action(Two(), {}, {"action_mask": mask}, np.random.default_rng(0))
-    assert action.tolist() == [[6], [9]]
-    assert Two.action_space.contains(action)
 
 
 def test_a_mask_joins_an_observation_in_the_policys_form():

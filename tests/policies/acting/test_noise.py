@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from fakes import VECTOR, env_action, space_of
 
-from minding.engine.errors import ShapeError
 from minding.policies.acting.actors import NoisyActor
-from minding.policies.acting.sampling import GaussianNoise, OUNoise, make_noise
+from minding.policies.acting.sampling import GaussianNoise, OUNoise
 
 SIGMA, THETA = 0.2, 0.15
 ENVS, SIZE = 2000, 2
@@ -40,42 +39,6 @@ def test_each_step_follows_from_the_one_before():
     for drawn, found in zip(draws, path(noise, 3, rng(3), envs=4)):
         x = (1 - THETA) * x + SIGMA * drawn
         np.testing.assert_allclose(found, x, rtol=1e-5, atol=1e-7)
-
-
-def test_environments_that_begin_anew_begin_at_zero():
-    noise, twin = ou(), ou()
-    for each in (noise, twin):
-        path(each, 5, rng(1), envs=3)
-    noise.reset(np.array([1]))
-    found, whole = noise.draw((3, SIZE), rng(2)), twin.draw((3, SIZE), rng(2))
-    assert np.array_equal(found[[0, 2]], whole[[0, 2]])
-    assert np.array_equal(found[1], ou().draw((3, SIZE), rng(2))[1])
-    assert not np.array_equal(found[1], whole[1])
-
-
-def test_what_was_drawn_stays_when_its_environment_restarts():
-    noise = ou()
-    drawn = noise.draw((2, SIZE), rng())
-    kept = drawn.copy()
-    noise.reset([0])
-    noise.draw((2, SIZE), rng())
-    assert np.array_equal(drawn, kept)
-
-
-def test_another_number_of_environments_needs_a_reset():
-    noise = ou("ddpg")
-    noise.draw((3, SIZE), rng())
-    with pytest.raises(ShapeError, match=r"ddpg remembers 3 environments .* call reset\(\)"):
-        noise.draw((2, SIZE), rng())
-    noise.reset()
-    assert noise.draw((2, SIZE), rng()).shape == (2, SIZE)
-
-
-def test_the_kind_is_a_setting():
-    settings = {"sigma": SIGMA, "theta": THETA}
-    assert isinstance(make_noise({"kind": "gaussian", **settings}, SIZE, "td3"), GaussianNoise)
-    made = make_noise({"kind": "ou", **settings}, SIZE, "td3")
-    assert np.array_equal(path(made, 5, rng(), envs=2), path(ou(), 5, rng(), envs=2))
 
 
 def noisy(noise, output):

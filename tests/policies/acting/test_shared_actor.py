@@ -6,7 +6,7 @@ from fakes import space_of, tiny_config
 from treevalue import FastTreeValue
 
 from minding.engine.data.agent_axis import with_identity
-from minding.engine.errors import ShapeError, SpaceError
+from minding.engine.errors import SpaceError
 from minding.policies import get_algorithm
 from minding.policies.dqn import DQN
 from minding.policies.ppo import PPO
@@ -56,15 +56,6 @@ def test_agents_act_by_their_numbers_and_opponents_by_ours():
     assert first[0] != second[0]
     cfg.league.opponents = ["a"]
     assert PPO(cfg, modes=("eval", "collect")).collect_mode.forward(obs)["value"].tolist() == [[second[0]] * 2] * 4
-
-
-def test_random_actions_have_the_axis(policies):
-    assert policies[0].collect_mode.forward(team_obs()[0], random=True)["action"].shape == (4, 2)
-
-
-def test_observations_of_another_number_of_agents_are_refused(policies):
-    with pytest.raises(ShapeError, match=r"'observation': expected \(N, 2, ...\), the 2 agents .* got \(4, 3, 3\)"):
-        policies[0].eval_mode.forward({"observation": np.zeros((4, 3, 3), np.float32)})
 
 
 def test_a_memory_belongs_to_each_agent_and_its_environment():

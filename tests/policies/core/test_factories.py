@@ -14,12 +14,10 @@ import pytest
 from fakes import IMAGE, VECTOR, dict_of, discrete, multi_discrete, space_of
 from treevalue import FastTreeValue
 
-from minding.engine.errors import MindingError
 from minding.engine.lanes.inference import Ask, divided, joined
-from minding.engine.types import LaneContext, Shippable
+from minding.engine.types import LaneContext
 from minding.policies import get_policy_class
 from minding.policies.core.base import MODES
-from minding.policies.core.modes import dumps, loads
 
 NESTED = dict_of(a=dict_of(b=discrete(3), c=VECTOR), d=space_of(2, 2))
 CASES = {
@@ -139,25 +137,12 @@ def test_every_worker_draws_from_its_own_stream(shipped, case):
     assert np.array_equal(first["greedy.action"], second["greedy.action"])
 
 
-def test_the_modes_of_a_policy_are_shippable(build):
-    policy = build("several choices")
-    assert isinstance(policy.collect_mode, Shippable)
-    assert isinstance(policy.eval_mode, Shippable)
-
-
 def test_only_weights_of_the_acting_network_are_shipped(tiny_config):
     policy = get_policy_class("sac")(tiny_config("sac", **{"policy.model.normalize_obs": True}))
     names = set(policy.collect_mode.weights())
     assert {name.split(".")[0] for name in names} == {"net"}
     assert {"net.encoder.encoders.0.normalizer.center", "net.head.log_std.bias"} <= names
     assert len(names) == 8
-
-
-def test_the_factory_holds_no_weights(tiny_config):
-    policy = get_policy_class("ppo")(tiny_config("ppo", **{"policy.model.hidden": "[256,256]"}), modes=("collect",))
-    mode = policy.collect_mode
-    assert sum(array.nbytes for array in mode.weights().values()) > 500_000
-    assert len(cloudpickle.dumps(mode.factory())) < 10_000
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -205,33 +190,6 @@ def test_a_graph_that_is_computed_elsewhere_loads_nothing_here(build, tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["collect", "False"], done.stderr
-
-
-def test_a_mode_that_was_shipped_can_be_shipped_on(build):
-    policy = build("several choices")
-    shipment = shipment_of(policy)
-    first = shipment["factories"][0](LaneContext(0, shipment["weights"]))
-    second = first.factory()(LaneContext(0, dict(first.weights())))
-    obs = shipment["obs"]
-    assert np.array_equal(first.forward(obs)["log_prob"], second.forward(obs)["log_prob"])
-
-
-def test_a_missing_weight_is_an_error_that_names_it(build):
-    shipment = shipment_of(build("squashed gaussian"))
-    del shipment["weights"]["net.head.mean.bias"]
-    with pytest.raises(MindingError, match=r"lack parameter 'net\.head\.mean\.bias': fill them from the mode"):
-        shipment["factories"][0](LaneContext(0, shipment["weights"]))
-
-
-def test_views_of_weights_are_pickled_by_name():
-    weights = {"empty": np.zeros(0, np.float32), "w": np.arange(6, dtype=np.float32).reshape(2, 3)}
-    data = dumps([weights["w"].T, weights["w"][1:, ::2], np.arange(6, dtype=np.float32)], weights)
-    mine = {"empty": weights["empty"], "w": np.zeros((2, 3), np.float32)}
-    transposed, part, other = loads(data, mine)
-    mine["w"][...] = [[10, 11, 12], [13, 14, 15]]
-    assert transposed.tolist() == [[10, 13], [11, 14], [12, 15]]
-    assert part.tolist() == [[13, 15]]
-    assert other.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_compiled_actor_takes_over_weights_to_the_bit(build):

@@ -112,10 +112,3 @@ def test_another_preparation_is_reported_once(monkeypatch, caplog):
         "for 1 of MindSpore's kernel threads instead of 3, networks without MindSpore's convolutions, which"
         in caplog.text
     )
-
-
-def test_what_ran_before_the_preparation_is_an_error(monkeypatch):
-    runtime.load()
-    monkeypatch.setattr(runtime._state, "prepared", None)
-    with pytest.raises(runtime.SetupError, match="build the policy before anything else computes with MindSpore"):
-        runtime.prepare(Settings(threads=2))

@@ -14,9 +14,7 @@ from minding.engine import Config
 from minding.engine.buffers import DatasetTables
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.data.dataset import Dataset, load_dataset
-from minding.engine.data.dataset_writer import save_dataset
-from minding.engine.data.rewards import RewardScale
-from minding.engine.errors import ConfigError, DataError
+from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
 from minding.policies import get_policy_class
 
@@ -103,35 +101,12 @@ def test_the_numbers_are_saved_and_hold_for_other_data():
     assert online.reward_scale.numbers() == (400.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("returns", "fault"), [([], "no episode ended"), ([3.0], "that of all 1 is 3"), ([2.5] * 4, "that of all 4 is 2.5")]
-)
-def test_returns_without_a_range_are_refused(returns, fault):
-    for kind in ("raw", "shift"):
-        RewardScale(kind).take(np.array(returns))
-    with pytest.raises(DataError, match=f"range of the recorded episodes' returns, and {fault}: use policy.other.rew"):
-        RewardScale("return_range").take(np.array(returns))
-
-
 def run_config(folder, *settings, data=None):
     user = Config(env={"env_id": "Pendulum-v1"}, policy={"type": "own_parts:Recorded"})
     data = of_algorithms.recorded("Pendulum-v1", WHOLE) if data is None else data
     length = ("run.max_train_iter=24", f"policy.other.data={data}", "policy.learn.batch_size=16")
     more = ("policy.eval.freq=8", f"run.out_dir={folder}", "exp_name=run")
     return compile_run(user, [*of_algorithms.SMALL, *length, *more, *settings])
-
-
-@pytest.mark.parametrize(
-    ("setting", "fault"),
-    [
-        ("policy.other.reward=range", "reward='range': expected one of 'raw', 'return_range', 'shift'"),
-        ("policy.other.reward=shift,policy.learn.nstep=3", "reward=shift with policy.learn.nstep=3: the rewards of se"),
-        ("policy.other.reward=return_range,env.normalize_reward=true", "would be rescaled twice"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(setting, fault, tmp_path):
-    with pytest.raises(ConfigError, match=fault):
-        run_config(tmp_path, *setting.split(","))
 
 
 def test_a_run_saves_the_numbers_and_evaluates_raw(tmp_path):
@@ -142,13 +117,3 @@ def test_a_run_saves_the_numbers_and_evaluates_raw(tmp_path):
     assert state["policy"]["reward"]["factor"] == 1000.0 / (returns.max() - returns.min()) != 1.0
     # Thirty steps of Pendulum, of which none costs more than 16.3.
     assert -30 * 16.3 < summary.eval_return < 0.0
-
-
-def test_a_run_on_episodes_of_one_return_is_refused_first(tmp_path):
-    data = load_dataset(of_algorithms.recorded("Pendulum-v1", WHOLE))
-    even = dataclasses.replace(data, reward=np.zeros_like(data.reward), digest="")
-    save_dataset(tmp_path / "data", even)
-    cfg = run_config(tmp_path, "policy.other.reward=return_range", data=tmp_path / "data")
-    with pytest.raises(DataError, match="and that of all"):
-        training.train(cfg, RunDir.create(cfg), progress=False)
-    assert not (tmp_path / "run" / "metrics.csv").exists()

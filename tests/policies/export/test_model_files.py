@@ -135,33 +135,6 @@ def test_a_constant_that_memory_cannot_hold_is_one_error(tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_usual_operators_are_allowed(tmp_path):
-    for file_format, data in zip(("mindir", "onnx"), PLAIN):
-        check_operators(tmp_path, data, file_format)
-
-
-@pytest.mark.parametrize("data", [b"\xff" * 40, b"\x3a\xff\xff\xff\x7f", b"\x0b", b"\x3d\x00", b"\x3a\x01\x0a"])
-@pytest.mark.parametrize("file_format", ["mindir", "onnx", "other"])
-def test_what_is_no_such_file_is_one_error(tmp_path, data, file_format):
-    with pytest.raises(ExportError, match="export again"):
-        check_operators(tmp_path / "policy", data, file_format)
-
-
-def test_graphs_that_nest_without_end_are_refused(tmp_path):
-    value = b""
-    for _ in range(60):
-        value = field(17, value)
-    with pytest.raises(ExportError, match="nest too deep"):
-        check_operators(tmp_path, mindir(field(5, value)), "mindir")
-
-
-def test_a_field_that_some_readers_take_for_another_is_refused(tmp_path):
-    # 13, after the lower 32 bits of the key.
-    disguised = varint(1 << 35 | 13 << 3 | 2) + varint(1) + b"x"
-    with pytest.raises(ExportError, match="a field has the number"):
-        check_operators(tmp_path, field(7, field(5, disguised)), "onnx")
-
-
 HARMFUL = {"external_data", "data_location", "functions", "training_info", "sparse_initializer", "location"}
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
 

@@ -20,9 +20,3 @@ def test_a_single_number_that_counts_stays_as_it_is(x, counted):
     assert standardized(np.float32(x), counted)[0, 0] == 7.0
     mean, deviation = moments(np.float32(x), counted)
     assert (mean.item(), deviation.item()) == (0.0, 1.0)
-
-
-def test_where_nothing_counts_moments_are_0():
-    mean, deviation = moments(np.float32([[7, 8], [1, 3]]), np.array([[0, 0], [1, 1]], bool))
-    assert mean.tolist() == [[0], [2]]
-    assert deviation.tolist() == [[0], [1]]

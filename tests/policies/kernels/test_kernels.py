@@ -5,7 +5,6 @@ import pytest
 from fakes import needs_kernels
 from kernel_calls import WITH_ONEDNN, close, doubles, draws, result, run
 
-from minding.engine.errors import SetupError
 from minding.policies import kernels
 
 pytestmark = needs_kernels
@@ -152,32 +151,6 @@ def test_a_transposed_convolution_and_its_gradients(sizes, form, onednn, request
     close(dbias, before.sum((0, 2, 3)), before[:, 0].size)
 
 
-def test_a_convolution_of_no_images_has_zero_gradients():
-    geometry, x = np.array([1, 0, 0, 1, 1], np.int32), np.zeros((0, 2, 5, 5), np.float32)
-    weight, bias = draws(0, (3, 2, 3, 3), (3,))
-    out = result("convolve", (geometry, x, weight, bias), (0, 3, 3, 3))
-    dweight, dbias = result("convolve_parameter_gradient", (geometry, out, out, x, weight), weight.shape, bias.shape)
-    assert not dweight.any()
-    assert not dbias.any()
-
-
-@pytest.mark.parametrize("sizes", [(40, 4, 84, 84, 32, 8, 4, 0), (33, 4, 10, 10, 16, 3, 1, 0)], ids=str)
-def test_convolutions_do_not_depend_on_the_threads(sizes, request):
-    batch, channels, height, _, filters, kernel, stride, padding = sizes
-    request.addfinalizer(lambda: kernels.function("use_threads")(1))
-    x = np.random.default_rng(0).integers(0, 256, sizes[:4]).astype(np.uint8)
-    weight, bias = draws(1, (filters, channels, kernel, kernel), (filters,))
-    rows = (height - kernel) // stride + 1
-    geometry = np.array([stride, padding, 0, 1, 1], np.int32)
-    found = []
-    for threads in (1, 2, 3):
-        kernels.function("use_threads")(threads)
-        y = result("convolve", (geometry, x, weight, bias), (batch, rows, rows, filters))
-        slopes = result("convolve_parameter_gradient", (geometry, y, y, x, weight), weight.shape, bias.shape)
-        found.append(b"".join(each.tobytes() for each in (y, *slopes)))
-    assert found[0] == found[1] == found[2]
-
-
 def test_a_batch_of_no_rows_has_zero_gradients():
     x, weight, bias, dout = draws(0, (0, 7), (5, 7), (5,), (0, 5))
     y = result("linear_relu", (x, weight, bias), (0, 5))
@@ -189,16 +162,6 @@ def test_a_batch_of_no_rows_has_zero_gradients():
     numbers, columns = np.zeros(0, np.int32), np.array([0, 1], np.int32)
     fields = result("take_fields", (numbers, columns, np.ones((4, 3), np.float32)), (0,), (0, 2))
     assert [field.shape for field in fields] == [(0,), (0, 2)]
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_weight_not_finite_shows_in_rows_without_gradient(bad):
-    weight, dout = draws(0, (5, 20), (16, 5))
-    dout[:12] = 0.0
-    weight[3, 11] = bad
-    dx = result("linear_none_input_gradient", (dout, dout, weight), (16, 20))
-    assert np.isnan(dx[:12, 11]).all()
-    assert np.isfinite(np.delete(dx, 11, axis=1)).all()
 
 
 def test_a_layer_of_one_output_needs_no_axis_for_it():
@@ -263,16 +226,6 @@ def test_nan_in_a_value_reaches_target_and_losses(where):
     assert np.isnan(y).tolist() == [False, False, where < 3, False, False]
     assert np.isnan(result("critic_loss", (q, log_prob), (), ())[0])
     assert np.isnan(result("soft_policy_loss", (q, log_prob, alpha), (), ())[0])
-
-
-@pytest.mark.parametrize("zeros", [0, 1, 2, 11, 15, 16])
-def test_rows_without_a_gradient_come_back_as_zeros(zeros):
-    dout, weight = draws(3, (16, 20), (20, 30))
-    rows = np.random.default_rng(4).permutation(16)[:zeros]
-    dout[rows] = 0.0
-    dx = result("linear_none_input_gradient", (dout, dout, weight), (16, 30))
-    close(dx, dout.astype(np.float64) @ weight.astype(np.float64), 20)
-    assert not dx[rows].any()
 
 
 @pytest.mark.parametrize("activation", VALUE)
@@ -387,8 +340,3 @@ def test_the_tanh_normal_and_its_gradient(spread):
         by_log_std = (objective(mean64, log_std64 + step) - objective(mean64, log_std64 - step)) / 2e-5
         np.testing.assert_allclose(dmean[:, k], by_mean, rtol=2e-4, atol=2e-4)
         np.testing.assert_allclose(dlog_std[:, k], by_log_std, rtol=2e-4, atol=2e-4)
-
-
-def test_a_library_without_the_kernel_is_an_error_at_once():
-    with pytest.raises(SetupError, match=r"no function imaginary.*install minding again"):
-        kernels.kernel("imaginary", lambda x: x)

@@ -3,19 +3,15 @@
 import os
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
-import compiled_once
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, needs_kernels, rows_of, space_of, tiny_config
+from fakes import needs_kernels
 from kernel_calls import LIBRARY, WITH_ONEDNN, close, defaults_afterwards, doubles, draws, result
 
-from minding.engine.data.batch import RowLayout
 from minding.engine.process.floats import flush_denormals
-from minding.policies import get_policy_class, kernels
+from minding.policies import kernels
 from minding.policies.kernels import library
 
 pytestmark = [needs_kernels, pytest.mark.usefixtures("defaults_afterwards")]
@@ -103,38 +99,6 @@ def test_what_is_not_finite_shows_in_large_products(onednn, bad):
     assert not np.isfinite(dweight[:, 5]).any()
 
 
-def os_threads():
-    return {int(path.name) for path in Path("/proc/self/task").iterdir()}
-
-
-def new_threads(before, count):
-    """Those made since ``before``, once there are ``count``: a thread joined is listed for a moment still."""
-    deadline = time.monotonic() + 30
-    while len(new := os_threads() - before) != count and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert len(new) == count
-    return new
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_small_products_need_no_threads():
-    before = os_threads()
-    LIBRARY.use_threads(4)
-    layer(64, 64, 64)
-    layer(256, 256, 256)
-    LIBRARY.use_threads(3)
-    layer(64, 64, 64)
-    kept = os_threads() - before
-    layer(256, 256, 256)
-    helpers = new_threads(before, 2)
-    assert len(kept) == 3
-    deadline = time.monotonic() + 30
-    state = {}
-    while time.monotonic() < deadline and set(state.values()) != {"S"}:
-        state = {n: Path(f"/proc/self/task/{n}/stat").read_text().rpartition(")")[2].split()[0] for n in helpers}
-    assert set(state.values()) == {"S"}
-
-
 def test_helpers_compute_in_their_callers_float_mode():
     LIBRARY.use_threads(2)
     ones, zero = np.full((256, 256), 1e-20, np.float32), np.zeros(256, np.float32)
@@ -142,29 +106,6 @@ def test_helpers_compute_in_their_callers_float_mode():
     for _ in range(20):
         assert result("linear_none", (ones, denormal, zero), (256, 256)).all()
         assert not flush_denormals(lambda: result("linear_none", (ones, denormal, zero), (256, 256)))().any()
-
-
-def test_the_number_of_threads_is_bounded():
-    # Threads are made by the first large product only.
-    assert [LIBRARY.use_threads(count) for count in (-1, 0, 1, 5, 256, 257, 2**31 - 1)] == [1, 1, 1, 5, 256, 256, 256]
-
-
-def test_several_callers_at_once_get_their_own_results():
-    expected = bits(layer(256, 256, 256))
-    LIBRARY.use_threads(3)
-    wrong = []
-
-    def check():
-        for _ in range(20):
-            if bits(layer(256, 256, 256)) != expected:
-                wrong.append(threading.current_thread().name)
-
-    callers = [threading.Thread(target=check) for _ in range(3)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
-    assert wrong == []
 
 
 FORKED = """
@@ -189,39 +130,6 @@ def test_a_forked_process_has_threads_of_its_own_and_both_end():
         [sys.executable, "-c", FORKED], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-SIZES = {"policy.model.hidden": [128, 128], "policy.learn.alpha": 0.2}
-
-
-def parameters(policy):
-    return {name: p.asnumpy().copy() for name, p in policy.params.items()}
-
-
-@pytest.mark.slow
-@pytest.mark.shared_graphs
-def test_updates_continue_with_other_threads_to_the_bit():
-    def build(count):
-        return get_policy_class("sac")(tiny_config("sac", VECTOR, space_of(2), **SIZES, **{"run.jit_threads": count}))
-
-    def learn(policy, calls):
-        rows = rows_of(RowLayout(policy.learn_mode.fields), 128, np.random.default_rng(0))
-        batches = Batches(policy, 128)
-        for _ in range(calls):
-            policy.learn_mode.forward(batches(rows, [range(128)]))
-
-    whole = build(1)
-    learn(whole, 4)
-    half = build(1)
-    learn(half, 2)
-    # A graph of its own.
-    compiled_once.shared.on = False
-    resumed = build(3)
-    resumed.load_state_dict(half.state_dict())
-    learn(resumed, 2)
-    expected = parameters(whole)
-    for name, value in parameters(resumed).items():
-        assert value.tobytes() == expected[name].tobytes(), name
 
 
 UNDER_SIGNALS = """

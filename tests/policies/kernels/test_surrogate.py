@@ -124,16 +124,6 @@ def test_a_normal_distribution_and_its_gradients(rows, size):
     np.testing.assert_allclose(dlog_std, expected_log_std, rtol=1e-5, atol=2e-5)
 
 
-def test_nan_stays_in_a_normal_distribution():
-    mean, log_std, action = np.zeros((2, 1), np.float32), np.zeros(1, np.float32), np.array([[1], [np.nan]], np.float32)
-    log_prob, _ = result("normal", (mean, log_std, action), (2,), ())
-    assert np.isnan(log_prob).tolist() == [False, True]
-    ones = (np.ones(2, np.float32), np.ones((), np.float32))
-    dmean, dlog_std = result("normal_gradient", (mean, log_std, action, *ones), mean.shape, (1,))
-    assert np.isnan(dmean[:, 0]).tolist() == [False, True]
-    assert np.isnan(dlog_std).all()
-
-
 # The objectives.
 
 CFG = {"clip_ratio": 0.2, "value_clip": True, "value_weight": 0.5, "entropy_weight": 0.03}

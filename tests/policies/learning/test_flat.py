@@ -7,7 +7,7 @@ from fakes import needs_kernels
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies.learning import optim
-from minding.policies.learning.optim import Adam, Group, Optimizer
+from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.target import CopyTarget, SoftTarget, equalize
 from minding.policies.networks.layers import MLP, Linear
 
@@ -129,11 +129,3 @@ def test_what_is_assigned_reaches_the_flat_ones_and_back():
     assert (whole.asnumpy()[16], part.asnumpy()[0]) == (7.0, 7.0)
     part.asnumpy()[16:] = 5.0
     assert params[2].asnumpy().tolist() == [5.0] * 16
-
-
-@needs_kernels
-def test_flat_parameters_are_no_part_of_the_state():
-    adam = Adam(Group(params=Net().trainable_params(), rate=RATE))
-    assert adam.flat_params.size == 16 * 4
-    # Four weights, their two moments, two powers.
-    assert sum(1 for _ in adam.parameters_and_names()) == 4 + 2 * 4 + 2

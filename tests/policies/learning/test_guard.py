@@ -57,30 +57,6 @@ def batch():
     return IndexedBatch(LAYOUT, tables, np.array([[3, 1], [1, 1]], np.int32))
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_stop_names_the_metric_and_carries_the_rows(batch, value):
-    weights = Weights()
-    weights.metrics = {"loss": 0.5, "grad_norm": value}
-    message = f"dqn: grad_norm is {value} after this update: lower policy.learn.learning_rate"
-    with pytest.raises(NonFiniteError, match=message) as caught:
-        guard(weights, "stop")(batch)
-    kept = caught.value.batch
-    assert kept["reward"].tolist() == [10.0, 30.0]
-    assert kept["action"].tolist() == [1, 3]
-    assert kept["image"].tolist() == [[2, 3], [6, 7]]
-    assert kept["index"].tolist() == [[1, 0], [0, 0]]
-    assert caught.value.metrics == weights.metrics
-
-
-def test_the_rows_of_an_error_do_not_change_with_the_buffer(batch):
-    weights = Weights()
-    weights.metrics = BAD
-    with pytest.raises(NonFiniteError) as caught:
-        guard(weights, "stop")(batch)
-    batch.tables.host[0][:] = -1.0
-    assert caught.value.batch["reward"].tolist() == [10.0, 30.0]
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_skip_finds_a_bad_parameter_with_finite_metrics(batch, value, caplog):
     weights = Weights()

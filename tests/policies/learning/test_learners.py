@@ -13,18 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fakes import refuses, tiny_config
 from fresh import run_fresh
 
 from minding import training
 from minding.configs import compile_run
 from minding.engine.checkpoint import newest_checkpoint, read_manifest
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
-from minding.engine.errors import ConfigError, LearnerError
-from minding.engine.process import collectives, runtime
+from minding.engine.process import collectives
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.engine.run.run_dir import RunDir
-from minding.policies import get_policy_class
 from minding.policies.learning import learners
 from minding.policies.learning.learners import divided
 from minding.policies.learning.optim import SHARE, Group, Optimizer
@@ -144,11 +141,6 @@ def test_only_rows_and_what_belongs_to_them_are_divided():
         assert inputs_of.constants["levels"].tolist() == [0, 1, 2, 3]
 
 
-def test_sequences_stay_whole():
-    parts = divided(batch_of(np.arange(12).reshape(1, 3, 4)), Inputs(), 2)
-    assert [part.index.tolist() for part, _ in parts] == [[[[0, 1], [4, 5], [8, 9]]], [[[2, 3], [6, 7], [10, 11]]]]
-
-
 def test_a_part_weighs_as_much_as_its_share_of_rows():
     counted = np.array([[True, False, True, True], [False] * 4])
     parts = divided(batch_of([[0, 1, 2, 3], [4, 5, 6, 7]]), Inputs(), 2, counted)
@@ -157,34 +149,6 @@ def test_a_part_weighs_as_much_as_its_share_of_rows():
 
 
 TWO = {"lanes.learners": 2}
-
-
-def test_what_cannot_be_divided_says_so(monkeypatch):
-    refuses(
-        ConfigError,
-        ("lanes.learners=2 does not divide the 3 rows", lambda: divided(batch_of([[0, 1, 2]]), Inputs(), 2)),
-        # Before a folder exists, and for a configuration that another function has compiled.
-        ("lanes.learners=8: coma learns in one", lambda: compile_run("battle_coma", ["lanes.learners=8"])),
-        ("lanes.learners=2: pg learns in one", lambda: get_policy_class("pg")(tiny_config("pg", **TWO))),
-        (
-            "with a limit of approx_kl",
-            lambda: get_policy_class("ppo")(tiny_config("ppo", **TWO, **{"policy.learn.target_kl": 0.01})),
-        ),
-    )
-    monkeypatch.setenv("MS_ROLE", "MS_WORKER")
-    monkeypatch.setenv("MS_WORKER_NUM", "4")
-    with pytest.raises(ConfigError, match="msrun has started 4 processes"):
-        training.join_msrun(tiny_config("ppo", **TWO))
-
-
-def test_a_learner_that_cannot_start_is_not_waited_for(monkeypatch):
-    settings = runtime.Settings("GPU")
-    monkeypatch.setattr(runtime, "settings", lambda: settings)
-    monkeypatch.setattr(collectives, "join", lambda: pytest.fail("waits for the learner"))
-    monkeypatch.setattr(collectives, "abandon", lambda: None)
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    with pytest.raises(LearnerError, match=r"learner 1 \(process \d+, exit code 1\) has ended"):
-        learners.Learners(2)
 
 
 def test_strangers_do_not_keep_learners_waiting(monkeypatch):

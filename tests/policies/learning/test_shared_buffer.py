@@ -5,14 +5,13 @@ import pytest
 from fakes import rows_of, tiny_config
 
 from benchmarks.fingerprint import fingerprint
-from minding.engine.buffers import Priority, ReplayBuffer
-from minding.engine.chain.check import check_chain
+from minding.engine.buffers import ReplayBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.lifecycle import load_middleware_state, middleware_state
 from minding.engine.chain.middleware import declare
 from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.data.batch import Field, RowLayout
-from minding.engine.errors import ChainError, ShapeError
+from minding.engine.errors import ShapeError
 from minding.middleware import OffPolicyLearner, data_pusher
 from minding.policies import get_policy_class
 
@@ -83,31 +82,6 @@ def learners(buffer, *priorities):
     return policies, [
         OffPolicyLearner(p.config, p.learn_mode, buffer, priorities=given) for p, given in zip(policies, priorities)
     ]
-
-
-@pytest.mark.parametrize(("given", "found"), [((True, True), "2 of the 2"), ((False, False), "none of the 2")])
-def test_priorities_of_a_shared_buffer_are_set_by_one_learner(given, found):
-    buffer = ReplayBuffer(ROWS, policy_of("dqn").learn_mode.fields, priority=Priority())
-    policies, chain = learners(buffer, *given)
-    pusher = data_pusher(policies[0].config, buffer)
-    with pytest.raises(ChainError, match=f"{found} learners of its buffer set the priorities of rows"):
-        check_chain([collecting, pusher, *chain], OnlineRLContext)
-    chain[0] = OffPolicyLearner(policies[0].config, policies[0].learn_mode, buffer, priorities=not given[0])
-    check_chain([collecting, pusher, *chain], OnlineRLContext)
-
-
-@pytest.mark.slow
-def test_the_learner_without_priorities_leaves_them_alone():
-    buffer = ReplayBuffer(ROWS, policy_of("dqn").learn_mode.fields, priority=Priority(alpha=1.0))
-    buffer.push(rows_of(RowLayout(buffer.fields), ROWS, np.random.default_rng(0), {"action": 3}))
-    (_, _), (setting, reading) = learners(buffer, True, False)
-    ctx = OnlineRLContext()
-    before = buffer.state_dict()["priorities"].copy()
-    reading(ctx)
-    assert np.array_equal(buffer.state_dict()["priorities"], before)
-    setting(ctx)
-    assert not np.array_equal(buffer.state_dict()["priorities"], before)
-    assert ctx.train_iter == 6
 
 
 @pytest.mark.slow

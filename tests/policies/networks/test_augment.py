@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 from fakes import IMAGE, VECTOR, Batches, dict_of, discrete, rows_of, space_of
 
-from minding.configs import compile_run
-from minding.engine import Config
 from minding.engine.data.observation import observation_leaves
-from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import to_device
 from minding.policies.networks.encoder import RandomShift
 
@@ -72,9 +69,3 @@ def test_learning_sees_moved_images_as_the_state_says(algorithm, action):
         both[name] = np_shift(both[name], moved.reshape(-1, 4)[:, place:])
     expected = plain.learn_mode.forward(made[1](both, np.arange(STEPS * ROWS).reshape(STEPS, ROWS))).metrics
     assert found == expected
-
-
-def test_without_an_image_there_is_nothing_to_move():
-    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
-    with pytest.raises(ConfigError, match=r"policy\.model\.augment=4 moves images, but no observation of CartPole-v1"):
-        compile_run(user, ["policy.model.augment=4"])

@@ -5,19 +5,15 @@ import pytest
 from fakes import VECTOR, dict_of, needs_kernels, space_of
 
 from minding.engine import Config
-from minding.engine.data.batch import Field, RowLayout
 from minding.engine.data.observation import observation_leaves
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import kernels
-from minding.policies.learning.update import Rows
 from minding.policies.networks.actor_critic import ActionValue, DeterministicActor, SquashedActor
 from minding.policies.networks.encoder import ConvNet, ImageDecoder
 from minding.policies.networks.fused import fuse_layers, plain_layers
-from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
+from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.policy_value import ResidualTower
-from minding.policies.ops.distributions import SquashedGaussian
-from minding.policies.ops.values import critic_objectives
 
 pytestmark = needs_kernels
 SIZES = ((5, [8, 8], 7), (3, [33, 1], 130), (4, [6], 5), (3, [5, 4, 6], 9))
@@ -153,23 +149,6 @@ def test_decoders_of_images_equal_the_plain_ones(shape, layers):
     assert fused.net.fused is None
 
 
-def test_a_residual_tower_equals_the_plain_one():
-    x = to_device(np.random.default_rng(1).standard_normal((6, 2, 3, 4)).astype(np.float32))
-
-    def tower():
-        draw = np.random.default_rng(0)
-        made = with_biases(ResidualTower(space_of(2, 3, 4), 5, 2, draw))
-        # The second convolutions start at 0.
-        for convolution in made.second:
-            convolution.weight.asnumpy()[...] = 0.2 * draw.standard_normal(convolution.weight.shape)
-        return Slope(made, images=True)
-
-    plain, fused = tower(), tower()
-    fuse_layers(fused)
-    assert fused.net.fused is not None
-    check_forms(plain, fused, x)
-
-
 @pytest.mark.parametrize("lack", ["device", "compiler"])
 def test_without_the_kernels_the_plain_layers_stay(lack, monkeypatch):
     if lack == "device":
@@ -189,23 +168,6 @@ def both_forms(monkeypatch, build):
     with monkeypatch.context() as patch:
         patch.setattr(kernels, "compiled", lambda: False)
         return fused, build()
-
-
-def test_a_layer_of_one_output_gives_one_number_a_row(monkeypatch):
-    x = to_device(np.random.default_rng(3).standard_normal((6, 4)).astype(np.float32))
-
-    def build():
-        layer = ScalarLinear(4, None, np.random.default_rng(0))
-        fuse_layers(layer)
-
-        def objective(x):
-            return ops.square(layer(x)).sum()
-
-        return ms.jit(ms.value_and_grad(objective, 0, layer.weight))
-
-    (value, (dx, dweight)), (plain, (plain_dx, plain_dweight)) = (form(x) for form in both_forms(monkeypatch, build))
-    for a, b in ((value, plain), (dx, plain_dx), (dweight, plain_dweight)):
-        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-5, atol=1e-5)
 
 
 MODEL = {
@@ -269,84 +231,3 @@ def test_the_log_deviation_of_a_fused_actor_keeps_its_bounds(monkeypatch):
         assert np.array_equal(outputs[1].asnumpy(), [[2.0, -20.0]] * 5)
         # Beyond the bounds there is no gradient: those of weight and bias of the log deviation come last.
         assert not any(gradient.asnumpy().any() for gradient in outputs[-2:])
-
-
-def test_the_objectives_of_critics_equal_the_plain_ones(monkeypatch):
-    rng = np.random.default_rng(8)
-    q = to_device(rng.standard_normal((3, 9)).astype(np.float32))
-    second, third, reward = (to_device(rng.standard_normal(9).astype(np.float32)) for _ in range(3))
-    alpha = to_device(np.array(0.3, np.float32))
-
-    def build():
-        soft_target, value_target, critic_loss, policy_loss = critic_objectives()
-
-        def critic(q, target):
-            loss, mean = critic_loss(q, target)
-            return 0.7 * loss + mean
-
-        def policy(q, log_prob, alpha):
-            loss, mean = policy_loss(q, log_prob, alpha)
-            return 0.7 * loss + mean
-
-        def targets(reward, discount, terminated, q, log_prob, alpha):
-            return soft_target(reward, discount, terminated, q, log_prob, alpha), value_target(
-                reward, discount, terminated, q
-            )
-
-        critic_loss_value, critic_gradients = ms.jit(ms.value_and_grad(critic, (0, 1)))(q, third)
-        policy_loss_value, policy_gradients = ms.jit(ms.value_and_grad(policy, (0, 1, 2)))(q, third, alpha)
-        values = *ms.jit(targets)(reward, second, third, q, third, alpha), critic_loss_value, policy_loss_value
-        return *values, *critic_gradients, *policy_gradients
-
-    fused, plain = both_forms(monkeypatch, build)
-    for a, b in zip(fused, plain, strict=True):
-        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-5, atol=1e-6)
-
-
-def test_numbers_are_clipped_with_the_same_gradient(monkeypatch):
-    x = to_device(np.linspace(-3, 3, 14, dtype=np.float32).reshape(7, 2))
-
-    def build():
-        clip = Clip(-2.0, 1.0)
-        fuse_layers(clip)
-
-        def objective(x):
-            return ops.square(clip(x)).sum()
-
-        return ms.jit(ms.value_and_grad(objective))
-
-    (value, dx), (plain, plain_dx) = (form(x) for form in both_forms(monkeypatch, build))
-    assert value.tolist() == pytest.approx(plain.tolist(), rel=1e-6)
-    np.testing.assert_allclose(dx.asnumpy(), plain_dx.asnumpy(), rtol=1e-6)
-
-
-def test_rows_come_apart_the_same_way(monkeypatch):
-    fields = {"a": Field((2,)), "image": Field((1, 2, 2), "uint8"), "n": Field((), "int32"), "b": Field((2, 1))}
-    layout = RowLayout(fields)
-    rng = np.random.default_rng(4)
-    numbers = rng.integers(0, 100, (7, 5)).astype(np.float32)
-    images = rng.integers(0, 255, (7, 4)).astype(np.uint8)
-    tables = (ms.Tensor(numbers), ms.Tensor(images))
-    index = to_device(np.array([6, 0, 0], np.int32))
-    fused, plain = both_forms(monkeypatch, lambda: Rows(layout, ["n", "image", "b", "a"]))
-    for a, b in zip(ms.jit(fused)(index, index, tables), ms.jit(plain)(index, index, tables), strict=True):
-        assert a.dtype == b.dtype
-        assert np.array_equal(a.asnumpy(), b.asnumpy())
-
-
-def test_the_tanh_normal_has_the_same_gradient(monkeypatch):
-    rng = np.random.default_rng(5)
-    mean, log_std, noise = (to_device(rng.standard_normal((9, 2)).astype(np.float32)) for _ in range(3))
-
-    def build():
-        squash = SquashedGaussian()
-
-        def objective(mean, log_std, noise):
-            action, log_prob = squash(mean, log_std, noise)
-            return (action * action).sum() + 0.3 * ops.square(log_prob).sum()
-
-        return ms.jit(ms.value_and_grad(objective, (0, 1)))
-
-    fused, plain = (form(mean, log_std, noise) for form in both_forms(monkeypatch, build))
-    for a, b in zip((fused[0], *fused[1]), (plain[0], *plain[1]), strict=True):
-        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-5)

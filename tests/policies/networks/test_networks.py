@@ -6,35 +6,20 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from fakes import (
-    IMAGE,
-    VECTOR,
-    dict_of,
-    discrete,
-    draw_masks,
-    mask_of,
-    multi_discrete,
-    needs_kernels,
-    rows_of,
-    space_of,
-)
-from treevalue import FastTreeValue
+from fakes import IMAGE, VECTOR, dict_of, discrete, draw_masks, mask_of, multi_discrete, needs_kernels, space_of
 
 from minding.engine import Config
-from minding.engine.data import obs_trees
-from minding.engine.data.batch import Field, RowLayout
 from minding.engine.data.observation import observation_leaves
-from minding.engine.errors import ConfigError, SpaceError
-from minding.engine.process.runtime import assign, ms, nn, ops, to_device
+from minding.engine.errors import ConfigError
+from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies.acting import numpy_encoders
 from minding.policies.core.acting_network import GraphNetwork, acting_network
 from minding.policies.learning import optim
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.update import Rows
 from minding.policies.networks import encoder
 from minding.policies.networks.actor_critic import ActorCritic, DeterministicActor, QNetwork, SquashedActor, StateValue
 from minding.policies.networks.encoder import ConvNet, Normalizer
-from minding.policies.networks.layers import MLP, Linear, TanhLinear, fan_in_uniform, orthogonal
+from minding.policies.networks.layers import MLP, Linear, orthogonal
 from minding.policies.networks.return_distribution import (
     NoisyReturnDistribution,
     QuantileMean,
@@ -42,7 +27,6 @@ from minding.policies.networks.return_distribution import (
     SupportMean,
 )
 from minding.policies.networks.traced import traced_form
-from minding.policies.ops.distributions import squashed_gaussian
 
 MODEL = Config(
     hidden=[8, 8],
@@ -155,23 +139,6 @@ def test_the_host_form_equals_the_compiled_form(name):
             p.asnumpy()[...] += 0.05
 
 
-@pytest.mark.parametrize("kind", ["perceptron", "layer", "action"])
-def test_tanh_and_its_gradient_are_exact_far_from_zero_too(kind):
-    layer = TanhLinear(1, 1, 1.0, rng()) if kind == "layer" else MLP(1, [1], "tanh", 1.0, rng())
-    for p in layer.get_parameters():
-        assign(p, np.full(p.shape, float(p.name.endswith("weight")), np.float32))
-
-    def squashed(x):
-        y = squashed_gaussian(x, -40.0 + 0.0 * x, 0.0 * x)[0] if kind == "action" else layer(x)
-        return y.sum(), y
-
-    x = np.linspace(-9.0, 9.0, 301, dtype=np.float32)[:, None]
-    (_, y), dx = ms.jit(ms.value_and_grad(squashed, has_aux=True))(to_device(x))
-    expected = np.tanh(x.astype(np.float64))
-    np.testing.assert_allclose(y.asnumpy(), expected, rtol=0, atol=3e-6)
-    np.testing.assert_allclose(dx.asnumpy(), 1.0 - expected**2, rtol=0, atol=6e-6)
-
-
 @needs_kernels
 @pytest.mark.parametrize("sizes", [(3, 5), (4, 64, 64), (33, 128, 16, 8), (130, 256, 70)])
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
@@ -249,22 +216,6 @@ def test_convolutions_follow_the_shorter_side_of_the_image():
     assert encoder.layers_of((4, 10, 10), Config(cnn=[[8, 2, 2]])) == [[8, 2, 2]]
 
 
-def test_an_image_too_small_for_its_convolutions_is_an_error():
-    with pytest.raises(SpaceError, match=r"image \(1, 2, 2\): too small .* policy\.model\.cnn=\[\[16,1,1\]\]$"):
-        ConvNet((1, 2, 2), [(4, 3, 2)], 8, rng())
-
-
-def test_an_observation_without_an_encoder_is_named():
-    with pytest.raises(SpaceError, match=r"observation a\.b: no encoder for a space of kind 'text'"):
-        observation_leaves(dict_of(a=dict_of(b={"kind": "text"})))
-
-
-def test_leaves_stand_in_the_order_of_the_observation_tree():
-    space = dict_of(b=VECTOR, a={"kind": "tuple", "spaces": [VECTOR] * 11})
-    tree = FastTreeValue({"b": np.zeros(1), "a": {str(i): np.full(1, i) for i in range(11)}})
-    assert [leaf.path for leaf in observation_leaves(space)] == [path for path, _ in obs_trees.leaves(tree)]
-
-
 def test_an_actor_compiles_at_most_once_for_each_power_of_two():
     net = network(ActorCritic, VECTOR, space_of(4))
     act = acting_network(net, "graph", "act")
@@ -294,10 +245,6 @@ class Doubled(ActorCritic):
         return (2.0 * value + self.more(self.critic(features)).sum(-1), *action)
 
 
-class Renamed(ActorCritic):
-    """Computes what the base class does."""
-
-
 class Squared(nn.Cell):
     """A cell without NumPy form."""
 
@@ -318,18 +265,6 @@ def test_a_network_with_an_overridden_part_acts_by_graph(caplog):
     np.testing.assert_allclose(act(obs)[0], net([to_device(x) for x in obs])[0].asnumpy(), rtol=1e-5)
     with pytest.raises(ConfigError, match="has to compute in NumPy, and Doubled overrides heads of ActorCritic"):
         acting_network(net, "numpy", "mine.act", LEAVES)
-
-
-def test_a_network_unlike_its_numpy_form_acts_by_graph(caplog):
-    net = network(Renamed, VECTOR, discrete(2))
-    assert not isinstance(acting_network(net, "auto", "act", LEAVES), GraphNetwork)
-    before = [p.asnumpy().copy() for p in net.get_parameters()]
-    right = net.host
-    net.host = lambda: lambda leaves: tuple(1.1 * x for x in right()(leaves))
-    assert isinstance(acting_network(net, "auto", "act", LEAVES), GraphNetwork)
-    assert "output 0 of Renamed differs from that of its NumPy form by" in caplog.text
-    for old, p in zip(before, net.get_parameters(), strict=True):
-        np.testing.assert_array_equal(old, p.asnumpy())
 
 
 def test_a_network_without_numpy_form_acts_through_its_graph():
@@ -417,27 +352,6 @@ def test_an_encoder_of_known_layers_gets_its_numpy_form(name):
             p.asnumpy()[...] += 0.1
 
 
-@pytest.mark.parametrize(
-    ("layer", "by", "reason"),
-    [
-        (nn.ReLU(), lambda self, x: ops.Exp()(x), "Error"),
-        (nn.ReLU(), lambda self, x: self.net(x) if x else x, "its value decides"),
-        (nn.ReLU(), lambda self, x: self.net(x) if x == 1 else x, "it is compared"),
-        (nn.ReLU(), lambda self, x: self.net(x.astype(ms.float16)), "astype"),
-        (nn.ReLU(), lambda self, x: x[:, 0], "not subscriptable"),
-        (nn.GELU(), None, "Error"),
-        (nn.Dense(4, 4, activation="relu"), None, "a Dense with an activation"),
-        (nn.LayerNorm((2, 4), begin_norm_axis=-2), None, "a LayerNorm of more than the last axis"),
-        (nn.Flatten(0), None, "a Flatten of some axes"),
-        (nn.Conv2d(2, 2, 3, dilation=2), None, "a Conv2d of another form"),
-        (nn.Conv2d(2, 2, (3, 2)), None, "a Conv2d of another form"),
-    ],
-)
-def test_any_other_encoder_has_no_numpy_form_and_says_why(layer, by, reason):
-    with pytest.raises(AttributeError, match=f"'OfLayers' object has no attribute 'host'.*{reason}"):
-        traced_form(OfLayers(layer, by=by), 1)
-
-
 # Start
 
 
@@ -447,12 +361,6 @@ def test_orthogonal_rows_have_the_gain_as_their_length(shape):
     product = w @ w.T if shape[0] <= shape[1] else w.T @ w
     np.testing.assert_allclose(product, 4.0 * np.eye(min(shape)), atol=1e-6)
     assert orthogonal(shape, 2.0, rng()).dtype == np.float32
-
-
-def test_the_uniform_start_stays_in_its_bound_and_fills_it():
-    w = fan_in_uniform((100, 16), 16, rng())
-    assert 0.24 < np.abs(w).max() <= 0.25
-    assert abs(w.mean()) < 0.02
 
 
 def test_a_linear_layer_starts_orthogonal_or_uniform():
@@ -532,36 +440,3 @@ def test_adam_is_the_papers_over_ten_steps(max_norm, eps, parts, fused, monkeypa
 
 
 # Rows
-
-
-class Take(nn.Cell):
-    def __init__(self, layout, names):
-        super().__init__()
-        self.rows = Rows(layout, names)
-
-    @ms.jit
-    def construct(self, index, *tables):
-        return self.rows(index, index, tables)
-
-
-def test_rows_are_taken_apart_as_they_were_packed():
-    layout = RowLayout(
-        {
-            "obs": Field((2, 2)),
-            "image": Field((1, 3), "uint8"),
-            "action": Field((), "int32"),
-            "choices": Field((2,), "int32"),
-            "other": Field((1, 1, 2), "uint8"),
-            "reward": Field(),
-        }
-    )
-    values = rows_of(layout, 6, rng(), {"action": 2**20, "choices": 9})
-    names = ["reward", "image", "choices", "obs", "action", "other"]
-    index = np.array([5, 0, 0, 3], np.int32)
-    fields = Take(layout, names)(to_device(index), *[to_device(t) for t in layout.pack(values)])
-    for name, field in zip(names, fields):
-        # An observation is a tuple of its leaves.
-        (leaf,) = field if name == "obs" else (field,)
-        found, expected = leaf.asnumpy(), values[name][index]
-        assert found.dtype == layout.fields[name].dtype
-        assert np.array_equal(found.reshape(expected.shape), expected)

@@ -8,13 +8,7 @@ import pytest
 from action_values import Noise, linear, make_policy
 from numeric import assert_gradient, numeric_gradient, t, value
 
-from minding.configs import compile_run
-from minding.configs.chains.off_policy import fill
-from minding.engine import Config
-from minding.engine.chain.task import Task
 from minding.engine.process.runtime import ms, to_device
-from minding.policies import get_policy_class
-from minding.policies.acting.sampling import weight_noise
 from minding.policies.networks.return_distribution import NoisyLinear, NoisyMLP, place_noise
 
 
@@ -32,14 +26,6 @@ def parameters(net, name="net"):
 
 
 # Noise
-
-
-def test_the_noise_is_the_signed_root_of_normal_numbers():
-    noise = weight_noise((200, 300), rng())
-    assert noise.dtype == np.float32
-    # Its square with its sign is normal again.
-    normal = np.sign(noise) * noise**2
-    np.testing.assert_allclose(normal, rng().standard_normal((200, 300), dtype=np.float32), rtol=1e-5)
 
 
 # Layers
@@ -146,13 +132,3 @@ def test_a_graph_explores_with_the_same_noise_as_the_host(policy):
     host, compiled = (each.actors["collect"].outputs(OBS[:5], explore=True)[0] for each in (policy, graph))
     np.testing.assert_allclose(host, compiled, atol=1e-5)
     assert not np.allclose(host, policy.actors["eval"].outputs(OBS[:5])[0], atol=1e-2)
-
-
-@pytest.mark.parametrize("noisy", [True, False])
-def test_random_actions_are_scheduled_only_without_noise(noisy):
-    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "rainbow"})
-    cfg = compile_run(user, [f"policy.model.noisy={noisy}", "policy.model.hidden=[8]", "policy.other.buffer_size=2000"])
-    task = Task()
-    with task.start():
-        fill(task, cfg, get_policy_class("rainbow")(cfg))
-        assert ("eps_greedy_handler" in repr(task)) != noisy

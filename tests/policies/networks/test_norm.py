@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numeric import numeric_gradient
 
-from minding.configs import compile_run
 from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import ms, ops, to_device
 from minding.policies import ALGORITHMS, get_policy_class
@@ -106,24 +105,3 @@ def test_only_critics_are_normalized_if_asked_for(algorithm, tiny_config):
     assert {*acts.values()} == {True, False}
     for path, cell in bodies.items():
         assert len(cell.norms) == (0 if acts[path] else len(cell.layers)), path
-
-
-def test_without_it_there_is_nothing_of_it(tiny_config):
-    root = get_policy_class("sac")(tiny_config("sac"), modes=("learn",)).root
-    assert not any(isinstance(cell, LayerNorm) for _, cell in root.cells_and_names())
-    assert not any(".norms." in name for name, _ in root.parameters_and_names())
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "key", "sizes", "fault"),
-    [
-        ("ppo", "hidden", "[]", "no layer to normalize"),
-        ("sac", "hidden", "[8, 1]", "one unit would always give its bias"),
-        ("coma", "critic_hidden", "[]", "no layer to normalize"),
-    ],
-)
-def test_it_is_refused_where_it_means_nothing(algorithm, key, sizes, fault):
-    user = {"env": {"env_id": "agent_worlds:Parts" if algorithm == "coma" else "Pendulum-v1"}}
-    overrides = ["policy.model.norm=layer", f"policy.model.{key}={sizes}"]
-    with pytest.raises(ConfigError, match=rf"policy\.model\.norm=layer with policy\.model\.{key}=.*{fault}"):
-        compile_run({**user, "policy": {"type": algorithm}}, overrides)

@@ -9,7 +9,7 @@ import pytest
 
 from minding.configs import compile_run
 from minding.engine import Config
-from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.errors import CheckpointError
 from minding.engine.process.runtime import nn
 from minding.policies import acting, networks, ops
 from minding.policies.acting.numpy_layers import Composition
@@ -43,34 +43,6 @@ def policy_of(kind, monkeypatch):
     )
     monkeypatch.setattr(PPO, "make_network", lambda self, rng: kind(self.spec, self.cfg.model, rng))
     return make_policy(cfg, modes=("eval",))
-
-
-def test_a_checkpoint_of_another_class_of_network_is_refused(monkeypatch):
-    trained, other = policy_of(Deeper, monkeypatch), policy_of(ActorCritic, monkeypatch)
-    message = r"the checkpoint holds a network of class .*:Deeper, but this one is minding\..*:ActorCritic"
-    with pytest.raises(CheckpointError, match=message):
-        other.load_state_dict(trained.state_dict())
-    trained.load_state_dict(trained.state_dict())
-
-
-def test_a_network_of_the_package_is_known_by_its_class(monkeypatch):
-    policy = policy_of(ActorCritic, monkeypatch)
-    moved = "minding.policies.older.room:ActorCritic"
-    policy.load_state_dict({**policy.state_dict(), "network": moved})
-    arrays, network = policy.acting_arrays()
-    assert network == "minding.policies.networks.actor_critic:ActorCritic"
-    policy.load_acting_arrays(arrays, moved)
-    with pytest.raises(CheckpointError, match=r"a network of class minding\.policies\.older\.room:Critic"):
-        policy.load_acting_arrays(arrays, "minding.policies.older.room:Critic")
-
-
-def test_a_network_of_the_user_is_known_by_its_module_and_class(monkeypatch):
-    policy = policy_of(Deeper, monkeypatch)
-    arrays, network = policy.acting_arrays()
-    assert network == f"{__name__}:Deeper"
-    for other in ("other_file:Deeper", "minding.policies:Deeper"):
-        with pytest.raises(CheckpointError, match=f"holds a network of class {other}"):
-            policy.load_acting_arrays(arrays, other)
 
 
 def test_a_network_of_the_script_is_known_by_its_file(monkeypatch):
@@ -120,17 +92,3 @@ def test_surplus_and_missing_parameters_are_refused_and_named(source, goal, mess
 class Bare(nn.Cell):
     memory_size = 0
     shared_outputs = ()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "the network Bare has no attribute 'decision' (which output decides the action without exploration"),
-        ({"decision": None, "memory_size": -1}, "Bare.memory_size: expected an integer of 0 or more, got -1"),
-        ({"decision": None, "memory_size": True}, "Bare.memory_size: expected an integer of 0 or more, got True"),
-    ],
-)
-def test_a_network_that_lacks_what_acting_needs_is_refused(given, message, monkeypatch):
-    kind = type("Bare", (Bare,), given)
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        policy_of(lambda spec, model, rng: kind(), monkeypatch)

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from fakes import VECTOR, discrete, needs_kernels
 
-from minding.configs import compile_run
-from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies import get_policy_class
 from minding.policies.networks.fused import fuse_layers
@@ -153,13 +151,6 @@ def test_both_forms_equal_the_formula(cell, scale):
         assert np.array_equal(features, rows[:, : cell.out_features])
 
 
-@pytest.mark.parametrize("preset", ["repeat_previous_ppo_gtrxl", "pendulum_dt"])
-def test_heads_that_do_not_divide_suggest_a_number(preset):
-    message = r"memory_heads=5 with policy\.model\.memory_dim=32: .* use policy\.model\.memory_heads=4"
-    with pytest.raises(ConfigError, match=message):
-        compile_run(preset, ["policy.model.memory_heads=5"])
-
-
 # Acting
 
 
@@ -222,21 +213,6 @@ def test_a_state_holds_memories_in_the_middle_of_episodes(build):
     # What was saved does not change when the policy goes on, or forgets.
     policy.collect_mode.reset([0])
     assert np.array_equal(state["acting"]["memory"]["rows"], following["memory"])
-
-
-def test_another_number_of_environments_is_an_error(build):
-    mode = build().collect_mode
-    mode.forward(numbers(3, 4))
-    message = r"ppo\.collect_mode remembers 3 environments and was given 2 observations: .*call reset\(\) before"
-    with pytest.raises(ShapeError, match=message):
-        mode.forward(numbers(2, 4))
-    assert len(mode.memory) == 3
-
-
-def test_a_policy_without_memory_records_none(tiny_config):
-    mode = get_policy_class("ppo")(tiny_config("ppo"), modes=("collect",)).collect_mode
-    assert (mode.memory, "memory" in mode.forward(numbers(3, 4))) == (None, False)
-    assert mode.forward(numbers(2, 4))["action"].shape == (2,)
 
 
 # Sequences

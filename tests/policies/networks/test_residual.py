@@ -5,8 +5,6 @@ import pytest
 from fakes import needs_kernels
 from numeric import numeric_gradient
 
-from minding.configs import compile_run
-from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import ms, to_device
 from minding.policies import ALGORITHMS, get_algorithm, get_policy_class
 from minding.policies.networks.fused import fuse_layers
@@ -79,22 +77,3 @@ def test_every_algorithm_that_has_the_key_has_blocks_only(algorithm, tiny_config
     inside = tuple(f"{path}." for path, _ in bodies)
     plain = [path for path, cell in root.cells_and_names() if isinstance(cell, MLP) and not path.startswith(inside)]
     assert [path for path in plain if not path.endswith("embedding")] == []
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "settings", "fault"),
-    [
-        ("sac", ["policy.model.hidden=[]"], r"hidden=\[\].*one equal number per block"),
-        ("sac", ["policy.model.hidden=[8,16]"], r"hidden=\[8, 16\].*one equal number per block"),
-        ("sac", ["policy.model.norm=layer"], r"norm=layer.*leave policy\.model\.norm out"),
-        ("redq", ["policy.model.dropout=0.1"], r"dropout=0\.1.*leave policy\.model\.dropout out"),
-        ("rainbow", [], r"noisy=true.*policy\.model\.noisy=false"),
-    ],
-)
-def test_blocks_are_refused_where_they_mean_nothing(algorithm, settings, fault):
-    user = {
-        "env": {"env_id": "CartPole-v1" if algorithm == "rainbow" else "Pendulum-v1"},
-        "policy": {"type": algorithm},
-    }
-    with pytest.raises(ConfigError, match=rf"policy\.model\.block=residual.*{fault}"):
-        compile_run(user, ["policy.model.block=residual", *settings])

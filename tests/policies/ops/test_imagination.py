@@ -41,13 +41,6 @@ def np_returns(reward, decay, v, lam):
     return made
 
 
-def test_returns_by_hand():
-    # R_1 = 2 + 0.5 * 8 = 6;  R_0 = 1 + 0.5 * (0.5 * 4 + 0.5 * 6) = 3.5
-    found = lambda_returns(device([[1.0], [2.0]]), device([[0.5], [0.5]]), device([[4.0], [8.0]]), 0.5)
-    assert value(found).ravel().tolist() == [3.5, 6.0]
-    assert value(lambda_returns(device([[1.0]]), device([[0.5]]), device([[4.0]]), 0.5)).tolist() == [[3.0]]
-
-
 @pytest.mark.parametrize("lam", [0.0, 0.95, 1.0])
 def test_returns_in_float64_with_ends(lam):
     rng = np.random.default_rng(0)
@@ -116,12 +109,6 @@ def np_divergence(p, q):
 
 def logits(seed):
     return np.random.default_rng(seed).normal(0.0, 2.0, (ROWS * CHOICES, CLASSES))
-
-
-def test_a_share_of_the_probabilities_is_uniform():
-    found = value(mixed(device(logits(0)), 0.01))
-    np.testing.assert_allclose(found, np_mixed(logits(0), 0.01), rtol=1e-5)
-    np.testing.assert_allclose(value(mixed(device([[90.0, 0.0]]), 0.1)), [[0.95, 0.05]], rtol=1e-6)
 
 
 def test_draws_follow_the_distribution_in_both_forms():

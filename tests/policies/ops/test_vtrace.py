@@ -1,14 +1,12 @@
 """V-trace: by hand, against the recursion of the paper in float64, and where it falls together with other returns."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from minding.engine.data.returns import gae
 from minding.engine.process.runtime import to_device
-from minding.policies.ops.values import accumulated, vtrace
+from minding.policies.ops.values import vtrace
 
 STEPS, ENVS = 5, 2
 """Fixed in the property tests: every shape and bound is compiled anew."""
@@ -34,26 +32,6 @@ def paper(ratio, reward, value, next_value, terminated, cut, gamma, lam=1.0, rho
     return v, factor
 
 
-def test_by_hand():
-    # Ratios 2, 0.5, 1; decay 0.5; rho_t 1, 0.5, 1 and c_t the same.
-    # y_2 = 4;  y_1 = 0.5 * 2 + 0.5 * 0.5 * 4 = 2;  y_0 = 1 + 0.5 * 1 * 2 = 2
-    # A_2 = 4;  A_1 = 0.5 * (2 + 0.5 * 4) = 2;      A_0 = 1 + 0.5 * 2 = 2
-    correction, advantage = compiled_vtrace([[2.0], [0.5], [1.0]], [[1.0], [2.0], [4.0]], [[0.5], [0.5], [0.5]])
-    assert correction.ravel().tolist() == [2.0, 2.0, 4.0]
-    assert advantage.ravel().tolist() == [2.0, 2.0, 4.0]
-
-
-@pytest.mark.parametrize("steps", [1, 2, 3, 8, 13])
-def test_the_scan_solves_its_recursion(steps):
-    rng = np.random.default_rng(steps)
-    delta, decay = rng.standard_normal((2, steps, 3))
-    expected = np.zeros((steps + 1, 3))
-    for t in reversed(range(steps)):
-        expected[t] = delta[t] + decay[t] * expected[t + 1]
-    found = accumulated(to_device(delta.astype(np.float32)), to_device(decay.astype(np.float32)))
-    np.testing.assert_allclose(found.asnumpy(), expected[:-1], rtol=1e-4, atol=1e-5)
-
-
 def numbers(low, high):
     return hnp.arrays(np.float32, (STEPS, ENVS), elements=st.floats(low, high, width=32))
 
@@ -75,21 +53,6 @@ def test_it_is_the_recursion_of_the_paper(log_ratio, reward, value, next_value, 
         v, factor = paper(*columns, gamma, lam, rho_bar=1.5, c_bar=0.75)
         np.testing.assert_allclose(value[:, n] + correction[:, n], v, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(advantage[:, n], factor, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("lam", [1.0, 0.7])
-@pytest.mark.parametrize("bound", [1.0, 1e6])
-def test_on_policy_it_is_generalized_advantage_estimation(lam, bound):
-    rng = np.random.default_rng(0)
-    reward, value, next_value = rng.standard_normal((3, 12, 4)).astype(np.float32)
-    terminated, truncated = rng.random((2, 12, 4)) < 0.15
-    cut, gamma = terminated | truncated, 0.95
-    expected = gae(reward, value, next_value, terminated, cut, gamma=gamma, gae_lambda=lam)
-    td_error = reward + gamma * (1.0 - terminated) * next_value - value
-    ones = np.ones_like(reward)
-    correction, advantage = compiled_vtrace(ones, td_error, gamma * lam * (1.0 - cut), bound, bound)
-    np.testing.assert_allclose(correction, expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_ratio_that_overflows_is_bounded():

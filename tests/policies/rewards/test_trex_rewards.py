@@ -1,16 +1,13 @@
 """T-REX: pairs, loss and rewards against NumPy in float64, what it learns from ranks, and what it saves."""
 
 import copy
-import types
 
 import numpy as np
 import pytest
 from fakes import discrete, space_of
 
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.holdout import episode_ranks
 from minding.engine.data.rollout import Rollout
-from minding.engine.errors import DataError
 from minding.policies.rewards.trex import TREX
 
 LENGTHS = np.array([7, 3, 9, 12, 5, 8])
@@ -125,12 +122,3 @@ def test_it_learns_what_ranks_tell_and_resumes_exactly(make):
     other = make()
     other.load_state_dict(copy.deepcopy(model.state_dict()))
     np.testing.assert_array_equal(other.estimate(rollout(3.0)).reward, found.reward)
-
-
-def test_episodes_are_ranked_by_their_returns_or_by_their_order():
-    data = dataset()
-    np.testing.assert_allclose(episode_ranks(data, "return"), RETURNS)
-    np.testing.assert_array_equal(episode_ranks(data, "order"), np.arange(6))
-    alike = types.SimpleNamespace(end=data.end, reward=np.zeros(len(data), np.float32))
-    with pytest.raises(DataError, match="6 episodes, of which no two differ in their return"):
-        episode_ranks(alike, "return")

@@ -5,58 +5,11 @@ import re
 import pytest
 from pages import ROOT
 
-import minding
-from minding.configs import compile_run, load_named
 from minding.engine.config.compiler import setting_paths
 from minding.engine.config.config import Config
 from minding.engine.config.options import setting_at
-from minding.engine.errors import ConfigError
 from minding.policies import ALGORITHMS
 from minding.policies.settings.other_libraries import _NEAREST, _SAME, SETTINGS, relative
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "settings", "hint"),
-    [
-        ("ppo", ["policy.learn.ent_coef=0.1"], "in minding it is 'policy.learn.entropy_weight'"),
-        ("sac", ["ent_coef=0.1"], "in minding it is 'policy.learn.alpha' (policy.learn.auto_alpha tunes it)"),
-        ("ppo", ["policy.learn.n_steps=8"], "'policy.collect.n_sample' (over all environments, n_steps times env.coll"),
-        ("ppo", ["policy.learn.batch_size=8"], "'policy.learn.n_minibatch' (a rollout's steps divided by the batch"),
-        ("dqn", ["batch_size=8"], "did you mean 'policy.learn.batch_size'?"),
-        ("dqn", ["policy.model.net_arch=[8]"], "in minding it is 'policy.model.hidden'"),
-        ("dqn", ["total_timesteps=8"], "in minding it is 'run.max_env_step'"),
-        ("ppo", ["policy.learn.clip_range=0.1"], "in minding it is 'policy.learn.clip_ratio'"),
-        ("dqn", ["lr=0.1"], "in minding it is 'policy.learn.learning_rate'"),
-        ("dqn", ["callback=x"], "in minding it is 'use' (your own middleware)"),
-        ("bcq", [], "the nearest relative of bcq is 'td3_bc'"),
-        ("td3bc", [], "did you mean 'td3_bc'?"),
-        ("ddqn", [], "here it is 'dqn' (policy.learn.double=true, the default)"),
-        ("ars", [], "ars is missing: see docs/algorithms/coverage.md"),
-    ],
-)
-def test_settings_and_algorithms_of_others_name_ours(algorithm, settings, hint):
-    with pytest.raises(ConfigError) as error:
-        compile_run({"env": {"env_id": "Pendulum-v1"}, "policy": {"type": algorithm}}, settings)
-    assert hint in str(error.value)
-    if not settings:
-        with pytest.raises(ConfigError, match=r"relative|here it is|is missing|did you mean"):
-            load_named(algorithm)
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "key", "hint"),
-    [
-        ("ppo", "n_steps", "'policy.collect.n_sample'"),
-        ("ppo", "policy_kwargs", "'policy.model.hidden'"),
-        ("dqn", "buffer_size", "it is policy.other.buffer_size: use settings=[...]"),
-        ("dqn", "exploration_fraction", "'policy.other.eps.decay' (environment steps)"),
-    ],
-)
-def test_keywords_of_other_libraries_name_ours(algorithm, key, hint):
-    with pytest.raises(ConfigError, match=re.escape(hint)):
-        minding.Agent(algorithm, "CartPole-v1", **{key: 1})
-    with pytest.raises(ConfigError, match="the observation decides the network: give an algorithm, such as 'ppo'"):
-        minding.Agent("MlpPolicy", "CartPole-v1")
 
 
 def test_answers_are_ours_and_what_they_answer_for_is_not():

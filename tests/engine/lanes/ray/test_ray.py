@@ -13,19 +13,15 @@ import types
 
 import numpy as np
 import pytest
-from fakes import refuses
 
 from minding.engine.chain.trace import Span
-from minding.engine.errors import ConfigError, LaneError, MissingExtraError
-from minding.engine.lanes import LaneOptions
+from minding.engine.errors import ConfigError
 from minding.engine.lanes.ray import cluster
 from minding.engine.lanes.ray.actor import PlacedWeights
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, check_ray
 from minding.engine.lanes.ray.machines import Places
 from minding.engine.lanes.ray.transport import Pulse, RayChannel, RayStore
-from minding.engine.lanes.run import check_transport
-from minding.engine.lanes.supervised import SupervisedWorker
-from minding.engine.lanes.transport import STARTING, Answer, ChannelClosed, Failure, Request, serialize
+from minding.engine.lanes.transport import STARTING, Answer, ChannelClosed, Request, serialize
 
 
 class Gone(Exception):
@@ -80,32 +76,6 @@ def returned(message):
     return header, [np.frombuffer(buffer, np.uint8) for buffer in buffers]
 
 
-def test_a_missing_old_or_unreachable_ray_is_bad_input(monkeypatch):
-    def version(name):
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    def check(**options):
-        check_transport(LaneOptions(transport="ray", **options))
-
-    monkeypatch.setattr(importlib.metadata, "version", version)
-    refuses(MissingExtraError, ("[ray]", check))
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.9.3")
-    refuses(ConfigError, ("2.9.3 is too old", lambda: check_ray("local")))
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.60.0")
-    check_ray("local")
-    wrong = ("nowhere", "127.0.0.1:port", "127.0.0.1:99999", ":6379", "a:" + "9" * 5000)
-    refuses(
-        ConfigError,
-        ("no Ray cluster answers", lambda: check_ray("127.0.0.1:1", insecure=True)),
-        *(("lanes.address=", lambda address=address: check_ray(address, insecure=True)) for address in wrong),
-    )
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    refuses(ConfigError, ("unset RAY_AUTH_MODE", lambda: check(address="127.0.0.1:1")))
-    monkeypatch.delenv("RAY_AUTH_MODE")
-    monkeypatch.setattr(cluster, "has_token", lambda: False)
-    refuses(ConfigError, ("no token is set", lambda: check(address="127.0.0.1:1")))
-
-
 @pytest.mark.parametrize(
     ("answer", "is_ray"),
     [(b"\0\0\x06\4\0\0\0\0\0", True), (b"HTTP/1.0 400 Bad request", False), (b"\0\0", False), (b"", False)],
@@ -145,43 +115,6 @@ def test_a_local_cluster_listens_on_the_loopback_address_only(monkeypatch):
     monkeypatch.delitem(sys.modules, "ray")
     _stay_within_this_machine()
     assert os.environ[name] == "0"
-
-
-def test_a_full_store_and_a_missing_module_are_named(monkeypatch):
-    def put(self, value):
-        raise MemoryError("no room")
-
-    monkeypatch.setattr(FakeRay, "put", put)
-    store = RayStore(FakeRay(), {"w": np.zeros(2)}, 3)
-    refuses(LaneError, ("object store is full", lambda: store.publish({"w": np.zeros(2)})))
-    worker = SupervisedWorker("collector 1", None, 1.0, 1.0)
-    failure = Failure(ModuleNotFoundError("No module named 'my_envs'", name="my_envs"), "Traceback")
-    worker._running.append(types.SimpleNamespace(node="B"))
-    error = worker._error(failure)
-    worker._running.clear()
-    assert str(error).startswith("machine B, on which collector 1 runs, has no module 'my_envs': install it there")
-
-
-def test_the_first_message_has_no_answer_and_requests_their_own():
-    answer = Answer(0, {"x": np.arange(3.0)}, {}, [], False, [])
-    actor = FakeActor(returned(answer), None, Gone("died"))
-    channel = RayChannel(FakeRay(), actor, Pulse(FakeRay(), actor))
-    with pytest.raises(ChannelClosed):
-        channel.receive(0.0)
-    channel.send(b"plan")
-    for number in range(3):
-        channel.send(Request(number, 0, {"y": np.zeros(4)}), ("old", "new"))
-    assert [name for name, _ in actor.calls] == ["begin", "call", "call", "call"]
-    # Ray sees the objects as arguments, and so counts them and hands over what is there.
-    assert [(args[0], *args[2:4]) for _, args in actor.calls[1:]] == [(2, "old", "new")] * 3
-    arrived = channel.receive(0.0)
-    assert arrived.fields["x"].tolist() == [0.0, 1.0, 2.0]
-    arrived.fields["x"][0] = 5.0
-    # No answer: the worker has ended, and whatever it was asked later with it.
-    with pytest.raises(ChannelClosed, match="has ended"):
-        channel.receive(0.0)
-    with pytest.raises(ChannelClosed):
-        channel.send(None)
 
 
 @pytest.mark.parametrize(("answer", "error"), [("late", TimeoutError), (Gone("died"), ChannelClosed)])

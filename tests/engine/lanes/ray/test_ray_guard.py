@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 from lane_toys import has_ray
 
-from minding.engine.lanes.ray import reaper
-from minding.engine.process.alive import start_ticks
-
 needs_ray = pytest.mark.skipif(not has_ray(), reason="needs the extra 'ray'")
 SETTINGS = ["--async", "--cluster", "local", "--no-progress", "run.max_env_step=100000000", "lanes.collectors=1"]
 
@@ -76,18 +73,3 @@ def test_a_run_that_loses_a_process_of_ray_saves_its_state(program, number, mess
     assert "Raylet is terminated" not in text
     assert json.loads(status.read_text())["state"] == "failed"
     assert list((status.parent / "ckpt").glob("iter_*/manifest.json"))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(("lives", "bye", "said"), [(False, False, True), (True, False, False), (False, True, False)])
-def test_the_reaper_speaks_for_a_process_that_ray_ended(lives, bye, said):
-    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(100)"]) as raylet:
-        line = f"raylet {raylet.pid} {start_ticks(raylet.pid)}\n"
-        if not lives:
-            raylet.kill()
-            raylet.wait()
-        command = [sys.executable, "-I", "-S", reaper.__file__]
-        lines = line + "bye\n" * bye
-        done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=30, check=True)
-        raylet.kill()
-    assert ("Ray ended this process" in done.stderr) is said

@@ -100,17 +100,6 @@ def test_the_dead_have_nothing_but_the_action_of_the_dead():
     assert not battles.units[0, 0].any()
 
 
-def test_the_script_shoots_at_the_nearest():
-    battles = placed((1, 1, 40, 0), (1, 4, 40, 0), (4, 4, 40, 0), (8, 1, 40, 0))
-    orders = attack_nearest(battles.field, survey(battles.field, battles.units))
-    assert orders.target.tolist() == [[1, -1]]
-    # West, and no way round, since it is in the same row.
-    assert (orders.heading.tolist(), orders.detour.tolist()) == ([[-1, 3]], [[-1, -1]])
-    battles = placed((1, 1, 40, 0), (0, 0, 0, 0), (9, 2, 40, 0), (8, 2, 40, 0))
-    step(battles, [STAY, 0], enemies="script")
-    assert battles.units[0, 2:, :2].tolist() == [[9, 1], [7, 2]]
-
-
 def test_what_a_unit_sees():
     battles = placed((1, 1, 40, 0), (1, 4, 20, 1), (4, 5, 8, 0), (9, 7, 40, 0))
     seen = Views(battles.field).observe(survey(battles.field, battles.units))[0]
@@ -129,15 +118,6 @@ def test_what_a_unit_sees():
     seen = Views(battles.field).observe(survey(battles.field, battles.units))[0]
     assert not seen[1].any()
     assert not seen[0, 16:22].any()
-
-
-def test_the_state_tells_all_units_and_the_time():
-    battles = placed((1, 1, 40, 0), (0, 0, 0, 0), (4, 5, 8, 1), (9, 7, 40, 0))
-    battles.steps[:] = 15
-    state = Views(battles.field).state(survey(battles.field, battles.units), battles.steps)[0]
-    assert state[4:8].tolist() == [0, 0, 0, 0]
-    assert state[8:10].tolist() == pytest.approx([0.2, 0.5])
-    assert state[-1] == 0.25
 
 
 def test_the_limit_cuts_off_what_is_not_decided():
@@ -159,19 +139,6 @@ def test_the_limit_cuts_off_what_is_not_decided():
         "dead_allies": [2],
         "dead_enemies": [3],
     }
-
-
-@pytest.mark.parametrize("name", MAPS)
-def test_teams_begin_apart_in_cells_of_their_own(name):
-    field = MAPS[name]
-    battles = Battles(field, 50)
-    battles.begin(np.arange(50), np.random.default_rng(0))
-    x, y = battles.units[..., 0], battles.units[..., 1]
-    assert (x[:, : field.allies] <= 3).all()
-    assert (x[:, field.allies :] >= field.width - 4).all()
-    cells = x + y * field.width
-    assert all(len(set(row)) == field.units for row in cells.tolist())
-    assert ((y >= 0) & (y < field.height)).all()
 
 
 def legal_actions(mask, rng):
@@ -274,20 +241,3 @@ def test_battles_and_duels_pass_the_tests_of_pettingzoo(make):
     seed_test(lambda: parallel_to_aec(make("3v3")), num_cycles=40)
     if make is parallel_env:
         parallel_seed_test(lambda: Obedient(BattleVector(1, global_state=True), "Battle"), num_cycles=40)
-
-
-def test_a_battle_is_drawn():
-    battle = parallel_env("3v3")
-    seen, _ = battle.reset(seed=0)
-    picture = battle.render()
-    assert (picture.shape, picture.dtype) == ((12 * 24, 16 * 24, 3), np.uint8)
-    blue, red = (picture == [38, 92, 168]).all(-1), (picture == [190, 56, 48]).all(-1)
-    assert blue[:, : 4 * 24].sum() > 300
-    assert red[:, -4 * 24 :].sum() > 300
-    assert not blue[:, 8 * 24 :].any()
-    rng = np.random.default_rng(0)
-    while battle.agents:
-        before = battle.render()
-        actions = legal_actions(np.stack([seen[agent]["action_mask"] for agent in battle.agents]), rng)
-        seen = battle.step(dict(zip(battle.agents, actions)))[0]
-        assert not np.array_equal(battle.render(), before)

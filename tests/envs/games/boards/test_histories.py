@@ -6,8 +6,7 @@ import pytest
 from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.config.named import is_named
-from minding.engine.errors import ConfigError, GameError, MissingExtraError
-from minding.engine.search import PuctOptions, puct
+from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.search.rules import check_rules
 from minding.envs import describe_env, make_board_game
 from minding.envs.games.boards import histories
@@ -64,28 +63,6 @@ def test_a_game_of_histories_is_the_game(monkeypatch):
         (a, *ends), (b, *same) = ours.play(states[0], action), theirs.play(states[1], action)
         assert np.array_equal(ends, same)
         states = [tuple(part[~ends[0]] for part in state) for state in (a, b)]
-
-
-def test_search_finds_the_winning_square():
-    game = HistoryGame(Squares(), 9)
-    state = game.initial(2)
-    for action in (0, 3, 1, 4):
-        state, *_ = game.play(state, np.full(2, action))
-    found = puct(game, state, lambda s: (np.zeros((2, 9)), np.zeros(2)), PuctOptions(40), np.random.default_rng(0))
-    assert found.best.tolist() == [2, 2]
-
-
-def test_a_game_that_reaches_its_limit_is_a_draw():
-    game = HistoryGame(Squares(), 2)
-    state, over, outcome = game.play(game.initial(1), np.array([0]))
-    _, over_then, outcome = game.play(state, np.array([1]))
-    assert (over[0], over_then[0], outcome[0]) == (False, True, 0)
-
-
-def test_a_player_who_moves_twice_is_an_error():
-    game = HistoryGame(Squares(again=True), 9)
-    with pytest.raises(GameError, match="squares: the same player moves again after ply 1"):
-        game.play(game.initial(1), np.array([4]))
 
 
 def test_ids_of_openspiel_name_no_code_and_say_what_is_missing():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from minding.engine.errors import ConfigError
 from minding.engine.search.rules import check_rules
 from minding.envs.games.boards.breakthrough import Breakthrough
 from minding.envs.games.boards.gomoku import Gomoku
@@ -105,27 +104,6 @@ def test_random_games_follow_the_rules_square_by_square(name):
         assert ply <= game.longest
     assert len(ends) > 1 or name == "breakthrough"
     assert passes or name != "othello"
-
-
-def test_stones_of_breakthrough_keep_their_side_of_the_board():
-    game = Breakthrough()
-    state = game.initial(1)
-    state, *_ = game.play(state, np.array([3 * 8 * 6 + 1]))
-    assert np.argwhere(game.stones(state)[0, 2:6] == -1).tolist() == [[3, 0]]
-    assert np.argwhere(game.planes(state)[0, 1, 2:6]).tolist() == [[0, 0]]
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: Gomoku(4), "size=4: .* from 5 to 99"),
-        (lambda: Othello(7), "size=7: .* even integer"),
-        (lambda: Breakthrough(3), "rows=3: .* from 4 to 26"),
-    ],
-)
-def test_sizes_without_a_game_are_refused(make, words):
-    with pytest.raises(ConfigError, match=words):
-        make()
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("othello", {}), ("gomoku", {"size": 7})])

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from minding.engine.data import obs_trees
-from minding.engine.errors import ConfigError, EnvError
+from minding.engine.errors import ConfigError
 from minding.envs import make_env_manager
-from minding.envs.games.particles import simple_spread, simple_tag
+from minding.envs.games.particles import simple_spread
 
 pytest.importorskip("mpe2", reason="needs the extra 'mpe'")
 
@@ -117,26 +117,6 @@ def test_spread_ends_when_covered_or_out_of_time():
     assert reward[:, 0] == pytest.approx([-0.05, -0.175, -0.05])
 
 
-def test_episodes_begin_all_over_the_square_at_rest():
-    vector = simple_tag(2000)
-    vector.reset(seed=5)
-    agents, landmarks = vector.positions[:, :4], vector.positions[:, 4:]
-    for drawn_positions, end in ((agents, 1.0), (landmarks, 0.9)):
-        assert 0.99 * end < np.abs(drawn_positions).max() <= end
-        shares = np.histogram(drawn_positions, bins=4, range=(-end, end))[0] / drawn_positions.size
-        assert shares == pytest.approx(0.25, abs=0.02)
-    assert not vector.velocities.any()
-    before = vector.positions.copy()
-    vector.step(np.ones((2000, 4), np.int64))
-    begins = np.arange(2000) < 3
-    obs, _ = vector.reset(options={"reset_mask": begins})
-    assert (vector.steps == ~begins).all()
-    assert not vector.velocities[:3].any()
-    assert vector.velocities[3:].any(axis=(1, 2)).all()
-    assert not np.isclose(vector.positions[:3], before[:3]).any()
-    assert obs["observation"][:, 0, 2:4] == pytest.approx(vector.positions[:, 0])
-
-
 @pytest.mark.parametrize(
     ("kwargs", "reason"),
     [({"curriculum": True}, "curriculum=True is for single worlds alone"), ({"num_agent_neighbors": 1}, "neighbors=1")],
@@ -148,17 +128,3 @@ def test_what_only_single_worlds_have_is_played_by_mpe2(kwargs, reason, caplog):
     assert "env.backend=auto steps single environments" in caplog.text
     with pytest.raises(ConfigError, match=f"its vector version cannot be made: ValueError: .*{reason}.*; use 'sync'"):
         make_env_manager({**env, "backend": "native"}, 6, 0)
-
-
-def test_many_worlds_are_stepped_at_once_and_few_by_mpe2(caplog):
-    for count, kind in ((6, "VectorSource"), (5, "LocalSource")):
-        manager = make_env_manager(settings("tag", team_reward=True), count, 0)
-        assert type(manager._source).__name__ == kind
-        manager.close()
-    assert not caplog.text
-
-
-def test_an_action_that_does_not_exist_is_a_fault():
-    manager = make_env_manager(settings("spread"), 6, 0)
-    with pytest.raises(EnvError, match="expected numbers from 0 to 4"):
-        manager.step(np.full((6, 3), 5))
