@@ -23,7 +23,7 @@ from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.info import sample_action
 from minding.envs.spaces.layout import ObsLayout
 
-_SEED = 12345
+SEED = 12345
 
 
 class RandomPlay:
@@ -33,7 +33,7 @@ class RandomPlay:
       seconds: time in seconds that the environments have taken so far.
     """
 
-    def __init__(self, manager: BatchedEnvManager, description: Mapping[str, Any], seed: int = _SEED) -> None:
+    def __init__(self, manager: BatchedEnvManager, description: Mapping[str, Any], seed: int = SEED) -> None:
         self._manager = manager
         self._space = description["action"]
         agents = num_agents(description)
@@ -69,7 +69,7 @@ def replay_difference(
     repeated. It fails if it depends on a clock, or keeps something from one episode to the next, such as a running
     mean."""
     play, actions = RandomPlay(manager, description), []
-    first = [_shown(manager.reset(_SEED))]
+    first = [_shown(manager.reset(SEED))]
     ended = False
     for number in range(1, max(steps, past) + 1):
         actions.append(play.action())
@@ -79,7 +79,7 @@ def replay_difference(
         ended = ended or bool((step.terminated | step.truncated).any())
         if (ended and number >= steps) or play.seconds > seconds:
             break
-    again = _shown(manager.reset(_SEED))
+    again = _shown(manager.reset(SEED))
     for number, before in enumerate(first):
         if number:
             step = play.step(actions[number - 1])
@@ -94,9 +94,6 @@ def _shown(obs: Obs, step: EnvStep | None = None) -> dict[str, list[Array]]:
     """Arrays of a reset or a step that a replay must repeat, by name."""
     shown = {"observation": [leaf for _, leaf in obs_trees.leaves(obs)]}
     return shown if step is None else {**shown, "reward": [step.reward], "end": [step.terminated, step.truncated]}
-
-
-SEED = 12345
 
 
 @dataclasses.dataclass
