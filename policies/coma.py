@@ -35,7 +35,6 @@ from minding.policies.networks.team_networks import (
     CounterfactualCritic,
     TeamPlaces,
     first_if_absent,
-    folded,
     of_agents,
     one_hot,
     team_parts,
@@ -194,7 +193,7 @@ class COMACell(GradientStep):
         first = ops.Slice()(memory, (0, 0, 0), (envs, self.agents, size))
         begun = step_before(ops.Reshape()(batch["cut"], (steps, envs)))
         return {
-            "leaves": folded(now["own"]),
+            "leaves": primitives.as_rows(now["own"]),
             "state": now["state"],
             "there": there,
             "taken": one_hot(action, there, self.net.action_table),
@@ -217,7 +216,7 @@ class COMACell(GradientStep):
         action = self.next_action(known, batch, ops.Reshape()(going, (-1,)))
         taken = one_hot(action, there, self.net.action_table)
         last = known["taken"] * ops.ExpandDims()(there, -1)
-        next_q = self.target(folded(then["own"]), then["state"], there, taken, last)
+        next_q = self.target(primitives.as_rows(then["own"]), then["state"], there, taken, last)
         next_value = chosen_value(next_q, first_if_absent(action, there))
         shape = (steps, envs * self.agents)
         reward, ended, going = (
@@ -230,7 +229,7 @@ class COMACell(GradientStep):
     def next_action(self, known, batch, going):
         """The agents' actions in the true successors, int32 (R, M): from the next row if it is the successor, else
         drawn from pi."""
-        h, leaves = self.remembered(known), folded(team_parts(batch["next_obs"], self.places)["own"])
+        h, leaves = self.remembered(known), primitives.as_rows(team_parts(batch["next_obs"], self.places)["own"])
         last = ops.Gather()(self.net.action_table, known["action"], 0)
         h, _ = self.net.memory(self.net.features(leaves, last), h)
         logits = self.net.decided(h, leaves)

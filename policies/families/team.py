@@ -17,14 +17,7 @@ from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep, Inputs
 from minding.policies.learning.target import equalize, make_target, target_schedule
 from minding.policies.networks.layers import Cells
-from minding.policies.networks.team_networks import (
-    AgentQNetwork,
-    TeamPlaces,
-    folded,
-    team_fields,
-    team_parts,
-    team_places,
-)
+from minding.policies.networks.team_networks import AgentQNetwork, TeamPlaces, team_fields, team_parts, team_places
 from minding.policies.ops import primitives
 from minding.policies.ops.values import accumulated, chosen_atoms, chosen_value
 
@@ -153,7 +146,7 @@ class TeamQLearning(GradientStep):
         leaves: Any = ()
         for k in range(len(now["own"])):
             leaves = (*leaves, self.observed(primitives.item(now["own"], k), primitives.item(then["own"], k), filled))
-        leaves = folded(leaves)
+        leaves = primitives.as_rows(leaves)
         action = ops.Reshape()(batch["action"], (-1,))
         return {
             "leaves": leaves,

@@ -28,7 +28,7 @@ SMALL_CNN = ((16, 3, 2), (32, 3, 2))
 GRID_CNN = ((16, 3, 1),)
 """The same for smaller images, whose pixels are the cells of a grid (Young and Tian, 2019, section 3.1,
 https://arxiv.org/abs/1903.03176): a stride would leave out places."""
-_OF_BYTES = 1.0 / 255.0
+OF_BYTES = 1.0 / 255.0
 
 
 class Normalizer(Composed, compositions.Normalizer):
@@ -141,7 +141,7 @@ class ConvNet(nn.Cell):
         layers: Sequence[Sequence[int]],
         out_features: int,
         rng: np.random.Generator,
-        scale: float = _OF_BYTES,
+        scale: float = OF_BYTES,
     ) -> None:
         super().__init__()
         self.scale = scale
@@ -316,7 +316,7 @@ class ObsEncoder(Composed, compositions.ObsEncoder):
     def _leaf(leaf: Leaf, model: Any, rng: np.random.Generator, whitened: bool) -> nn.Cell:
         if leaf.is_image:
             shape = leaf.space["shape"]
-            return ConvNet(shape, layers_of(shape, model), model.cnn_dim, rng, 1.0 if whitened else _OF_BYTES)
+            return ConvNet(shape, layers_of(shape, model), model.cnn_dim, rng, 1.0 if whitened else OF_BYTES)
         if leaf.space["kind"] in ("discrete", "multi_discrete"):
             return OneHot(leaf.space)
         return Vector(leaf.space, model.normalize_obs and not whitened)

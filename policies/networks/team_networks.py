@@ -79,14 +79,6 @@ def team_parts(obs, places):
     return {"own": own, "alive": alive, "state": state}
 
 
-def folded(leaves):
-    """Leaves with one row per agent: (R, M, ...) -> (R M, ...)."""
-    made: Any = ()
-    for x in leaves:
-        made = (*made, ops.Reshape()(x, (-1, *x.shape[2:])))
-    return made
-
-
 def of_agents(x, agents):
     """Repeats each number for all M agents: (R,) -> (R M,)."""
     return ops.Reshape()(ops.BroadcastTo((x.shape[0], agents))(ops.ExpandDims()(x, -1)), (-1,))

@@ -20,7 +20,7 @@ from minding.policies.acting import compositions, numpy_networks
 from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.acting.sampling import BoundedNormal, Categorical, MultiCategorical
 from minding.policies.networks.actor_critic import Decision
-from minding.policies.networks.encoder import ActionNumbers, ImageDecoder, OneHot, layers_of, make_encoder
+from minding.policies.networks.encoder import OF_BYTES, ActionNumbers, ImageDecoder, OneHot, layers_of, make_encoder
 from minding.policies.networks.heads import action_mask
 from minding.policies.networks.layers import MLP, Composed, Linear, ScalarLinear
 from minding.policies.networks.recurrent import GRU
@@ -315,9 +315,6 @@ def hidden_layers(features: int, sizes: list[int], model: Any, rng: np.random.Ge
     return MLP(features, sizes, model.activation, None, rng, model.norm)
 
 
-_OF_BYTES = 1.0 / 255.0
-
-
 class TwoHotNumber(Composed, compositions.TwoHotNumber):
     """A number of any size as a distribution over equally spaced bins of its `symlog`: hidden layers and logits (B, N)
     from features (B, F). The last layer starts at 0, so that all bins are equally likely."""
@@ -367,7 +364,7 @@ class _Numbers(nn.Cell):
         x = ops.Cast()(ops.Reshape()(x, (-1, self.out_features)), ms.float32)
         if self.is_mask:
             return x
-        return x * _OF_BYTES if self.is_image else symlog(x)
+        return x * OF_BYTES if self.is_image else symlog(x)
 
 
 class Decoder(nn.Cell):

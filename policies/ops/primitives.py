@@ -81,7 +81,7 @@ def in_time(leaves, count):
 
 
 def as_rows(leaves):
-    """(T, B, ...) -> (T B, ...)."""
+    """Leaves with one row per step, or per agent: (T, B, ...) -> (T B, ...)."""
     made: Any = ()
     for x in leaves:
         made = (*made, ops.Reshape()(x, (-1, *x.shape[2:])))
