@@ -1,4 +1,4 @@
-"""The network that acts: its interface, its NumPy form with views of the live parameters, its compiled graph, its actors.
+"""The network that acts: its interface, its NumPy form with views of the live parameters, its graph, its actors.
 
 A network made of this package's cells has a NumPy form (`host`, see `networks.layers.Composed`), which tests compare
 with the network. A user-defined cell may inherit the form of its base class, which knows nothing of the cell's
