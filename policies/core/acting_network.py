@@ -1,4 +1,4 @@
-"""The network that acts: its interface, its NumPy form with views of the live parameters, its graph, its actors.
+"""The network that acts: its interface, its NumPy form with views of the live parameters, and its compiled graph.
 
 A network made of this package's cells has a NumPy form (`host`, see `networks.layers.Composed`), which tests compare
 with the network. A user-defined cell may inherit the form of its base class, which knows nothing of the cell's
@@ -150,55 +150,6 @@ class GraphNetwork:
         outputs = self._compiled(*[runtime.to_device(narrow(x)) for x in leaves])
         arrays = [o.asnumpy() for o in outputs]
         return tuple((a if i in self._shared else a[:count]).copy() for i, a in enumerate(arrays))
-
-
-class Acting:
-    """The acting side of a policy: its network, and for each mode an actor that remembers its environments."""
-
-    def __init__(self, policy: Any) -> None:
-        self._policy = policy
-        backend = policy.cfg.collect.backend
-        self._network = acting_network(policy.net, backend, f"{policy.name}.act", policy.acting_leaves)
-        self.actors = {mode: self._new_actor(mode) for mode in ("collect", "eval")}
-
-    @property
-    def in_numpy(self) -> bool:
-        """Whether acting needs no compiled graph."""
-        return not isinstance(self._network, GraphNetwork)
-
-    def view(self, mode: type[View]) -> View:
-        """A mode that acts in all environments."""
-        policy, actor = self._policy, self._shared(self.actors[mode.name])
-        if not self.in_numpy:
-            return graph_view(mode, actor, policy)
-        return host_view(mode, actor, policy.weights.live(), policy.config.seed, frozenset(policy.net.shared_outputs))
-
-    def own_actor(self) -> Actor | SharedActor:
-        """A new actor that follows the policy's learning, with a memory and a random stream of its own. One that
-        computes in NumPy shares only the memory of the parameters with the policy."""
-        if self.in_numpy:
-            weights = self._policy.weights.live()
-            actor: Actor = loads(dumps(self.actors["eval"], weights), weights)
-        else:
-            actor = self._new_actor("eval")
-        actor.rng = SeedStreams(self._policy.config.seed).generator("policy.own")
-        actor.reset()
-        return self._shared(actor)
-
-    def _new_actor(self, mode: str) -> Actor:
-        # Evaluation draws nothing.
-        rng = SeedStreams(self._policy.config.seed).generator("policy.act")
-        actor, size = self._policy.make_actor(self._network, rng), self._policy.net.memory_size
-        if size:
-            actor.memory = Memory(size, f"{self._policy.name}.{mode}_mode")
-        return actor
-
-    def _shared(self, actor: Actor) -> Actor | SharedActor:
-        """The actor itself, or shared by several agents."""
-        agents = self._policy.spec.get("agents")
-        if agents is None:
-            return actor
-        return SharedActor(actor, numbers_to_show(agents["names"], self._policy.config.league.opponents))
 
 
 _ROWS = 8
