@@ -365,3 +365,8 @@ def test_the_self_test_notices_wrong_gradients_and_denormals(monkeypatch):
         refuses(SetupError, ("[3.0, 12.0, 27.0], expected [2, 4, 6]", self_test.self_test))
     monkeypatch.setattr(floats, "flush_denormals", lambda function: function)
     refuses(SetupError, ("denormal numbers are kept", self_test.self_test))
+
+
+def test_silence_holds_for_what_python_has_not_written_yet():
+    code = "from minding.engine.process.runtime import silent\nwith silent(1): print('noise')\nprint('said')"
+    assert fresh.run_fresh(code, PYTHONUNBUFFERED="") == ["said"]
