@@ -16,7 +16,7 @@ from typing import Any, cast
 from minding.configs.chains import check_known
 from minding.configs.checks import check_settings
 from minding.configs.datasets import OTHERWISE, describe_data, env_of_data, limits_of_data
-from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_name, names_env, unknown_name
+from minding.configs.names import PRESETS, is_algorithm, is_name, names_env, refuse_without_env, unknown_name
 from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.config.compiler import Overrides, compile_config
 from minding.engine.config.config import Config, EnvSection
@@ -133,12 +133,12 @@ def compile_run(
             raise ConfigError(f"env_fn={env_fn!r}: expected a class or function that makes one environment")
         given = Config({**given, "env": {**given.get("env", {}), "env_id": env_objects.id_of(env_fn)}})
     algorithm = get_algorithm(_algorithm_name(given, said))
-    typed = said.onto({})
     data = said.value("policy.other.data") or setting_at(given, "policy.other.data")
-    recorded = data is not None and algorithm.unit == "train_iter" and not names_env(given, typed)
+    recorded = not names_env(given, said.onto({}))
     if recorded:
+        if data is None or algorithm.unit != "train_iter":
+            refuse_without_env(algorithm)
         given = {**given, "env": {**named_env, **env_of_data(str(data))}}
-    check_env_given(given, typed, algorithm)
 
     def describe(env: EnvSection) -> Mapping[str, Any]:
         if described:

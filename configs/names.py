@@ -7,7 +7,7 @@ import os
 import pkgutil
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from minding.engine.config.named import is_named
 from minding.engine.data.action_trees import COMPOSITE
@@ -96,10 +96,8 @@ def names_env(user: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
     return any(section.get("env_id") if isinstance(section, Mapping) else section is not None for section in sections)
 
 
-def check_env_given(user: Mapping[str, Any], said: Mapping[str, Any], algorithm: Algorithm) -> None:
-    """Refuses settings that name no environment."""
-    if names_env(user, said):
-        return
+def refuse_without_env(algorithm: Algorithm) -> NoReturn:
+    """Raises the error for settings that name no environment."""
     presets = presets_of(algorithm.name)
     choice = f", or train a preset: {', '.join(presets)}" if presets else ""
     offline = algorithm.unit == "train_iter"

@@ -129,7 +129,8 @@ class OnlineLogger:
         self._start = time.monotonic()
 
     def begin(self) -> None:
-        """Writes the status of a run that begins."""
+        """Writes the status of a run that begins; one that continues has it once its state is restored."""
+        self._state = "running"
         if not self._task.resuming:
             self._say()
 
@@ -137,25 +138,21 @@ class OnlineLogger:
         """Writes the status of a run that continues."""
         self._say()
 
-    def _say(self, state: str = "running", reason: str = "") -> None:
-        self._state = state
+    def _say(self, reason: str = "") -> None:
         if self._file is not None:
             # Found within the write.
             workers = (worker for lanes in (self._task.lanes,) if lanes is not None for worker in lanes.workers)
-            self._file.write(self._task.ctx, self.total, workers, state, reason)
+            self._file.write(self._task.ctx, self.total, workers, self._state, reason)
 
     def _say_end(self) -> None:
         """Writes how the run ended; for one that failed before its first iteration, closing does."""
         error, members = self._task.error, self._task.members
-        if self._state != "running":
-            return
-        if error is not None:
-            self._say("failed", f"{type(error).__name__}: {error}")
-            return
         reached = [each.reason for each in members if isinstance(each, TerminationChecker) and each.reason]
         unsaved = any(isinstance(each, CkptSaver) and each.unsaved for each in members)
-        reason = next(iter(reached), self._task.stop_reason)
-        self._say("ended", f"{reason}{', its last state was not saved' if unsaved else ''}")
+        why = f"{(*reached, self._task.stop_reason)[0]}{', its last state was not saved' if unsaved else ''}"
+        if self._state == "running":
+            self._state = "ended" if error is None else "failed"
+            self._say(why if error is None else f"{type(error).__name__}: {error}")
 
     def __call__(self, ctx: LearningContext) -> None:
         metrics = metrics_in(ctx, "online_logger")

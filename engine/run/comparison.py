@@ -1,10 +1,9 @@
 """Comparison of runs: the final evaluation of each, and the settings in which they differ."""
 
 import dataclasses
-import functools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,15 @@ import numpy as np
 from minding.engine.config.options import plain, setting_at
 from minding.engine.errors import ConfigError
 from minding.engine.process.signals import SIGNALS
-from minding.engine.run.aggregates import Aggregate, aggregate
-from minding.engine.run.curves import EVAL_RETURN, read_each, series, settings_of
+from minding.engine.run.aggregates import Estimate, aggregate, improvements, performance_profile, thresholds_of
+from minding.engine.run.curves import EVAL_RETURN, LEAST_SEEDS, read_each, series, settings_of
 from minding.engine.run.metrics import clock_of, read_metrics
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.run_summary import Score, final_scores
 from minding.engine.run.status import read_status
 
 INTERRUPTED = tuple(number.name for number in SIGNALS)
+_KINDS = ("env.env_id", "policy.type")
 _NOT_COMPARED = ("env.spec",)
 """Sections that follow from other settings."""
 
@@ -59,7 +59,7 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
     left out with a warning.
     """
     runs = read_each(paths, _opened, "a run")
-    differing = _differing_by_environment([cfg for _, cfg in runs])
+    differing = differing_settings([cfg for _, cfg in runs])
     compared = [_compared(run, cfg, settings) for (run, cfg), settings in zip(runs, differing, strict=True)]
     environments = list(dict.fromkeys(run.env_id for run in compared))
 
@@ -74,18 +74,37 @@ def _opened(path: Path) -> tuple[RunDir, Mapping[str, Any]]:
     return run, plain(run.read_config())
 
 
-@dataclasses.dataclass(frozen=True)
-class ComparedSeeds:
-    """Runs that differ in nothing but their seed."""
-
-    runs: tuple[ComparedRun, ...]
-    returns: Aggregate
+def seeds_of(runs: Sequence[ComparedRun]) -> list[list[ComparedRun]]:
+    """The configurations among the runs of which several seeds were evaluated, each with its best run first."""
+    return [sorted(group, key=value_of, reverse=True) for group in _by_configuration(runs) if len(group) > 1]
 
 
-def seeds_of(runs: Sequence[ComparedRun]) -> list[ComparedSeeds]:
-    """The configurations among the runs of which several seeds were evaluated, in the order of the runs."""
-    groups = [tuple(sorted(group, key=value_of, reverse=True)) for group in _by_configuration(runs) if len(group) > 1]
-    return [ComparedSeeds(group, aggregate(list(map(value_of, group)))) for group in groups]
+def tables_over_seeds(
+    groups: Mapping[str, Sequence[float]], number: Callable[[float], str]
+) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Title, header and rows of the tables that compare configurations by the scores of their seeds."""
+
+    def span(found: Estimate, count: int) -> str:
+        ends = f" [{number(found.low)}, {number(found.high)}]{' (range)' * (count == LEAST_SEEDS)}"
+        return f"{number(found.value)}{ends if count >= LEAST_SEEDS else ''}"
+
+    found = {name: aggregate(scores) for name, scores in groups.items()}
+    means = [(name, str(each.n), span(each.mean, each.n), span(each.iqm, each.n)) for name, each in found.items()]
+    tables: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = [
+        ("Over seeds, with 95 % intervals", ("runs", "seeds", "mean", "IQM"), [*means])
+    ]
+    several = {name: scores for name, scores in groups.items() if len(scores) >= LEAST_SEEDS}
+    if len(several) > 1:
+        pairs = [
+            (one, other, f"{each.value:.2f} [{each.low:.2f}, {each.high:.2f}]")
+            for one, other, each in improvements(several)
+        ]
+        at = thresholds_of(several.values(), 5)
+        profiles = {name: performance_profile(scores, at)[0] for name, scores in several.items()}
+        shares = [(name, *(f"{share:.0%}" for share in profile)) for name, profile in profiles.items()]
+        tables.append(("Probability of improvement", ("a run of", "over a run of", ""), [*pairs]))
+        tables.append(("Share of runs above a return", ("runs", *map(number, at)), shares))
+    return tables
 
 
 def _by_configuration(runs: Sequence[ComparedRun]) -> list[list[ComparedRun]]:
@@ -160,43 +179,22 @@ def best_of(runs: Sequence[ComparedRun]) -> dict[str, ComparedRun]:
     return best
 
 
-def _differing_by_environment(cfgs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The algorithm of each configuration, and the settings in which it differs from others of its environment.
-
-    Settings of the section `policy` are compared among the configurations of one algorithm.
-    """
-    kinds = [(str(setting_at(cfg, "env.env_id")), str(setting_at(cfg, "policy.type"))) for cfg in cfgs]
-    named = len({algorithm for _, algorithm in kinds}) > 1
-
-    @functools.cache
-    def among(*kind: str) -> dict[int, dict[str, Any]]:
-        alike = [place for place, each in enumerate(kinds) if each[: len(kind)] == kind]
-        return dict(zip(alike, differing_settings([cfgs[place] for place in alike]), strict=True))
-
-    found = []
-    for place, (env_id, algorithm) in enumerate(kinds):
-        own, beside = among(env_id, algorithm)[place], among(env_id)[place]
-        others = {path: value for path, value in beside.items() if not path.startswith("policy.")}
-        found.append({**({"policy.type": algorithm} if named else {}), **others, **own})
-    return found
-
-
 def differing_settings(cfgs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The settings in which configurations differ, by path, for each of them. Settings that do not affect returns (the
-    folder of a run, the frequency of logs) are not compared. If algorithms differ, a setting of the section `policy`
-    that only some of them have is compared among those."""
+    """The settings in which configurations differ, by path, for each of them.
+
+    Environments and algorithms are compared among all; other settings among the configurations of one environment, and
+    those of the section `policy` among those of its algorithm, too. Settings that do not affect returns (the folder of
+    a run, the frequency of logs) are not compared.
+    """
     flat = [dict(_leaves({"seed": cfg.get("seed"), **settings_of(cfg)})) for cfg in cfgs]  # type: ignore[arg-type]
-    one_algorithm = len({str(each.get("policy.type")) for each in flat}) == 1
-    paths = dict.fromkeys(path for each in flat for path in each)
+    kinds = [tuple(str(each.get(path)) for path in _KINDS) for each in flat]
 
-    def differs(path: str) -> bool:
-        values = [each[path] for each in flat if path in each]
-        if any(value != values[0] for value in values):
-            return True
-        return len(values) < len(flat) and (one_algorithm or not path.startswith("policy."))
+    def differs(path: str, place: int) -> bool:
+        level = 0 if path in _KINDS else 2 if path.startswith("policy.") else 1
+        rivals = (each for each, kind in zip(flat, kinds, strict=True) if kind[:level] == kinds[place][:level])
+        return any(path not in each or each[path] != flat[place][path] for each in rivals)
 
-    shown = [path for path in paths if differs(path)]
-    return [{path: each[path] for path in shown if path in each} for each in flat]
+    return [{path: value for path, value in each.items() if differs(path, place)} for place, each in enumerate(flat)]
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -228,7 +226,7 @@ def _compared(run: RunDir, cfg: Mapping[str, Any], settings: Mapping[str, Any]) 
         steps,
         seconds,
         ended_by,
-        settings,
+        {path: value for path, value in settings.items() if path != "env.env_id"},
         figures.get("data_eval", {}),
         str((cfg.get("env") or {}).get("env_id")),
         final_scores(cfg, figures),
@@ -250,14 +248,10 @@ def _figures_on_the_way(run: RunDir, cfg: Mapping[str, Any]) -> dict[str, Any]:
         metrics = read_metrics(run.metrics)
     except ConfigError:
         return {"unit": "env_step", **found}
-    unit = clock_of(metrics) or "env_step"
-    steps, seconds = (series(metrics, name)[1] for name in (unit, "time/seconds"))
-    found |= {"unit": unit, unit: int(steps.max()) if len(steps) else 0}
-    if len(seconds):
-        found["wall_time"] = float(seconds.max())
-    returns, spreads = (series(metrics, name)[1] for name in (EVAL_RETURN, "eval/return_std"))
-    episodes = setting_at(cfg, "policy.eval.n_episode")
-    if ended and len(returns) and isinstance(episodes, int):
-        spread = float(spreads[-1]) if len(spreads) else 0.0
-        found |= {"eval_return": float(returns[-1]), "eval_std": spread, "n_eval_episodes": episodes}
+    unit, episodes = clock_of(metrics) or "env_step", setting_at(cfg, "policy.eval.n_episode")
+    last = {name: float(values[-1]) for name in metrics if len(values := series(metrics, name)[1])}
+    found |= {"unit": unit, unit: int(last.get(unit, 0)), "wall_time": last.get("time/seconds")}
+    if ended and EVAL_RETURN in last and isinstance(episodes, int):
+        spread = last.get("eval/return_std", 0.0)
+        found |= {"eval_return": last[EVAL_RETURN], "eval_std": spread, "n_eval_episodes": episodes}
     return found

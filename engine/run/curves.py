@@ -99,12 +99,9 @@ class Curve:
             return f"{runs}95 % interval, {self.games} games{' each' if runs else ''}"
         if self.n_runs == 1:
             return "1 seed"
-        return f"mean of {self.n_runs} seeds, " + ("and both" if self.n_runs < LEAST_SEEDS else interval(self.n_runs))
-
-
-def interval(seeds: int) -> str:
-    """The meaning of a 95 % bootstrap interval over seeds, in words: over three it is their range."""
-    return "range" if seeds <= LEAST_SEEDS else "95 % interval"
+        # Over three seeds, a bootstrap interval is their range.
+        band = "and both" if self.n_runs < LEAST_SEEDS else "range" if self.n_runs == LEAST_SEEDS else "95 % interval"
+        return f"mean of {self.n_runs} seeds, {band}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import html
-import itertools
 import json
 import math
 import os
@@ -19,9 +18,8 @@ from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, printable
 from minding.engine.files import read_bounded, read_text, replace
 from minding.engine.paths import shown, without_home
-from minding.engine.run.aggregates import Estimate, aggregate, improvements
-from minding.engine.run.comparison import ComparedRun, compare_runs
-from minding.engine.run.curves import LEAST_SEEDS, Curve, learning_curves
+from minding.engine.run.comparison import ComparedRun, compare_runs, tables_over_seeds
+from minding.engine.run.curves import Curve, learning_curves
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.plotting import DRAWN, plot_curves, plot_metrics, plot_of_run, plot_profiles, plot_trace
 from minding.engine.run.run_dir import RunDir
@@ -186,50 +184,25 @@ def _curves(runs: Sequence[_Run]) -> str:
 
 
 def _over_seeds(curves: Sequence[Curve]) -> str:
-    """The final evaluations of each configuration with several seeds: means with their intervals for three or more,
-    improvements, and profiles."""
-    rows: list[list[str]] = []
-    pairs: list[list[str]] = []
-    panels: dict[str, dict[str, Sequence[float]]] = {}
-
-    def kind(curve: Curve) -> tuple[str, str]:
-        return curve.env_id, curve.opponent
-
-    several = sorted((curve for curve in curves if len(curve.finals) > 1), key=kind)
-    for (env_id, opponent), among in itertools.groupby(several, kind):
-        where = f"{env_id}{f' against {opponent}' if opponent else ''}"
-        groups: dict[str, Sequence[float]] = {}
-        for curve in among:
-            found = aggregate(curve.finals)
+    """The final evaluations of the configurations with several seeds, as `tables_over_seeds` and as profiles."""
+    groups: dict[str, dict[str, Sequence[float]]] = {}
+    digits = 1
+    for curve in curves:
+        if len(curve.finals) > 1:
+            where = f"{curve.env_id}{f' against {curve.opponent}' if curve.opponent else ''}"
+            groups.setdefault(where, {})[curve.label] = curve.finals
             # Scores are at most 1.
-            spans = [_span(each, 3 if curve.games else 1, found.n >= LEAST_SEEDS) for each in (found.mean, found.iqm)]
-            rows.append([f"{curve.label} on {where}", str(found.n), *spans])
-            if found.n >= LEAST_SEEDS:
-                groups[curve.label] = curve.finals
-        if len(groups) > 1:
-            pairs += [[one, other, where, _span(found, 2)] for one, other, found in improvements(groups)]
-            panels[where] = groups
-    if not rows:
-        return ""
-    tables = [_table(["configuration", "seeds", "mean of the final evaluations", "IQM"], rows, numbers=(1, 2, 3))]
-    if any(int(row[1]) >= LEAST_SEEDS for row in rows):
-        tables.append(
-            "<p>IQM is the interquartile mean, the mean of the middle half of the seeds. In brackets are 95 % "
-            "bootstrap intervals over seeds; of three seeds they are the range.</p>"
-        )
-    if pairs:
-        header = ["a run of", "scores higher than a run of", "on", "with probability [95 % interval]"]
+            digits = 3 if curve.games else digits
+    parts = [
+        f"<h3>{_text(title)}, on {_text(where)}</h3>{_table(header, rows, numbers=range(1, len(header)))}"
+        for where, among in groups.items()
+        for title, header, rows in tables_over_seeds(among, lambda value: f"{value:.{digits}f}")
+    ]
+    panels = {where: among for where, among in groups.items() if len(among) > 1}
+    if panels:
         caption = "Performance profile: the share of runs whose final evaluation is above a return."
-        tables += [
-            _table(header, pairs, numbers=(3,)),
-            _drawn(lambda path: plot_profiles(panels, path), ".svg", "Performance profile", caption),
-        ]
-    return "".join(tables)
-
-
-def _span(found: Estimate, digits: int, with_ends: bool = True) -> str:
-    ends = f" [{found.low:.{digits}f}, {found.high:.{digits}f}]" if with_ends else ""
-    return f"{found.value:.{digits}f}{ends}"
+        parts.append(_drawn(lambda path: plot_profiles(panels, path), ".svg", "Performance profile", caption))
+    return "".join(parts)
 
 
 def _film(runs: Sequence[_Run]) -> str:

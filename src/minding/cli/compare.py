@@ -26,7 +26,6 @@ from minding.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from minding.engine.run.aggregates import Aggregate, Estimate
     from minding.engine.run.comparison import ComparedRun
     from minding.engine.run.curves import Curve
     from minding.engine.run.page import Setting
@@ -90,51 +89,17 @@ def print_runs(compared: Sequence[ComparedRun]) -> None:
 
 def _print_seeds(compared: Sequence[ComparedRun], names: Sequence[str]) -> None:
     """Prints what is known of configurations over their seeds, in one environment after the other."""
-    from minding.engine.run.aggregates import improvements, performance_profile, thresholds_of
-    from minding.engine.run.comparison import seeds_of, value_of
-    from minding.engine.run.curves import LEAST_SEEDS
+    from minding.engine.run.comparison import seeds_of, tables_over_seeds, value_of
 
     name_of = {id(run): name for run, name in zip(compared, names, strict=True)}
-    grouped = seeds_of(compared)
-    environments = dict.fromkeys(group.runs[0].env_id for group in grouped)
-    for env_id in environments:
-        named = {
-            f"{name_of[id(group.runs[0])]} and {len(group.runs) - 1} more": group
-            for group in grouped
-            if group.runs[0].env_id == env_id
-        }
-        where = f" on {line(env_id)}" if len(environments) > 1 else ""
-        rows = [
-            (name, str(group.returns.n), _estimated(group.returns, "mean"), _estimated(group.returns, "iqm"))
-            for name, group in named.items()
-        ]
-        echo()
-        print_lines(f"Over seeds{where}, with 95 % intervals:", ("runs", "seeds", "mean", "IQM"), rows, long=0)
-        values = {name: [*map(value_of, group.runs)] for name, group in named.items() if group.returns.n >= LEAST_SEEDS}
-        if len(values) > 1:
-            pairs = [(one, other, _span(found)) for one, other, found in improvements(values)]
+    groups: dict[str, dict[str, list[float]]] = {}
+    for runs in seeds_of(compared):
+        name = f"{name_of[id(runs[0])]} and {len(runs) - 1} more"
+        groups.setdefault(runs[0].env_id, {})[name] = [*map(value_of, runs)]
+    for env_id, among in groups.items():
+        for title, header, rows in tables_over_seeds(among, number):
             echo()
-            print_lines(f"Probability of improvement{where}:", ("a run of", "over a run of", ""), pairs, long=0)
-            above = thresholds_of(values.values(), 5)
-            profiles = [
-                (name, *(f"{share:.0%}" for share in performance_profile(returns, above)[0]))
-                for name, returns in values.items()
-            ]
-            echo()
-            print_lines(f"Share of runs above a return{where}:", ("runs", *map(number, above)), profiles, long=0)
-
-
-def _estimated(found: Aggregate, what: str) -> str:
-    from minding.engine.run.curves import LEAST_SEEDS
-
-    estimate: Estimate = getattr(found, what)
-    if found.n < LEAST_SEEDS:
-        return number(estimate.value)
-    return f"{_span(estimate)}{' (range)' if found.n == LEAST_SEEDS else ''}"
-
-
-def _span(found: Estimate) -> str:
-    return f"{number(found.value)} [{number(found.low)}, {number(found.high)}]"
+            print_lines(f"{title}{f' on {line(env_id)}' if len(groups) > 1 else ''}:", header, rows, long=0)
 
 
 def _row(run: ComparedRun) -> tuple[str, ...]:

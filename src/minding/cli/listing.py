@@ -9,7 +9,7 @@ import inspect
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -267,18 +267,20 @@ def _print_text(doc: str) -> None:
 PAGES = Path(minding.__file__).parent / "docs"
 _COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 _FORMULA = re.compile(r"```math\n(.*?)\n```", re.DOTALL)
-_SIGNS = {
-    r"\\": "\n",
-    r"\|": "|",
-    r"\_": "_",
-    r"\cdot": "·",
-    r"\dots": "...",
-    r"\partial": "∂",
-    r"\quad": "\t",
-    r"\qquad": "\t",
-}
-_UNSEEN = r"\\(?:begin|end)\{\w+\}|\\(?:[Bb]ig|left|right|textstyle)(?![a-z])|(?<=\\\\)\[\w+\]|&"
+_SIGNS = {"\\": "\n", "|": "|", "_": "_", "cdot": "·", "dots": "...", "partial": "∂", "quad": "\t", "qquad": "\t"}
 _ACCENTS = {"hat": "\u0302", "bar": "\u0304", "tilde": "\u0303"}
+_UNSEEN = r"\\(?:begin|end)\{\w+\}|\\(?:[Bb]ig|left|right|textstyle)(?![a-z])|(?<=\\\\)\[\w+\]|&"
+_INNERMOST: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"\\(?:mathrm|text|mathcal|mathbb)\{([^{}]*)\}", r"\1"),
+    (r"\\t?frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\w)(\w))", lambda found: _fraction(*filter(None, found.groups()))),
+    (r"\\underset\{([^{}]*)\}\{?([^{}\s]*)\}?", r"\2_\1"),
+    (r"\\(hat|bar|tilde)\s*\{?(\w)([^{}\s]*)\}?", lambda found: found[2] + _ACCENTS[found[1]] + found[3]),
+    (r"\\sqrt\{([^{}]*)\}", r"sqrt(\1)"),
+    (r"\\overline\{([^{}]*)\}", r"mean(\1)"),
+    (r"([_^])\{(\w+|\*)\}", r"\1\2"),
+    (r"([_^])\{([^{}]*)\}", r"\1(\2)"),
+)
+"""What becomes of LaTeX's commands, from the innermost braces on."""
 
 
 def pages() -> dict[str, Path]:
@@ -292,32 +294,21 @@ def formula_text(latex: str) -> str:
     from html.entities import html5
 
     def sign(found: re.Match[str]) -> str:
-        name = found[0].removeprefix("\\")
-        return _SIGNS.get(found[0]) or ("" if name in _ACCENTS else html5.get(f"{name};", "")) or found[0]
+        name = found[1]
+        return _SIGNS.get(name) or ("" if name in _ACCENTS else html5.get(f"{name};", "")) or found[0]
 
-    text, before = re.sub(r"\\(?:[a-zA-Z]+|[\\|_])", sign, re.sub(_UNSEEN, "", latex)), ""
+    text, before = re.sub(r"\\([a-zA-Z]+|[\\|_])", sign, re.sub(_UNSEEN, "", latex)), ""
     text = re.sub(r"\\[,;! ]", " ", text)
     while text != before:
         before = text
-        # Innermost braces first.
-        text = re.sub(r"\\(?:mathrm|text|mathcal|mathbb)\{([^{}]*)\}", r"\1", text)
-        text = re.sub(r"\\t?frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\w)(\w))", _fraction, text)
-        text = re.sub(r"\\underset\{([^{}]*)\}\{?([^{}\s]*)\}?", r"\2_\1", text)
-        text = re.sub(rf"\\({'|'.join(_ACCENTS)})\s*\{{?(\w)([^{{}}\s]*)\}}?", _accented, text)
-        text = re.sub(r"\\sqrt\{([^{}]*)\}", r"sqrt(\1)", text)
-        text = re.sub(r"([_^])\{(\w+|\*)\}", r"\1\2", text)
-        text = re.sub(r"([_^])\{([^{}]*)\}", r"\1(\2)", text)
+        for pattern, replacement in _INNERMOST:
+            text = re.sub(pattern, replacement, text)
     lines = (re.sub(r"[ \n]+", " ", each.replace("\\", "")).strip() for each in text.split("\n"))
     return "\n".join(each.replace("\t", "  ") for each in lines if each)
 
 
-def _fraction(found: re.Match[str]) -> str:
-    above, below = (each if re.fullmatch(r"\w+", each) else f"({each})" for each in found.groups() if each is not None)
-    return f"{above}/{below} "
-
-
-def _accented(found: re.Match[str]) -> str:
-    return found[2] + _ACCENTS[found[1]] + found[3]
+def _fraction(above: str, below: str) -> str:
+    return "/".join(each if re.fullmatch(r"\w+", each) else f"({each})" for each in (above, below)) + " "
 
 
 def _with_section(known: Mapping[str, Path], topic: str) -> list[str]:

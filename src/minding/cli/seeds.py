@@ -164,8 +164,5 @@ def _evaluation(figures: Mapping[str, Any]) -> str:
     if not figures.get("n_eval_episodes"):
         judged = [f"{name} {text}" for name, text in judged_figures(figures.get("data_eval", {})).items()]
         return ", ".join(judged) or "no evaluation"
-    return f"{_return(figures)} over {figures['n_eval_episodes']} episodes"
-
-
-def _return(figures: Mapping[str, Any]) -> str:
-    return mean_and_spread(figures["eval_return"], figures["eval_std"])
+    found = mean_and_spread(figures["eval_return"], figures["eval_std"])
+    return f"{found} over {figures['n_eval_episodes']} episodes"
