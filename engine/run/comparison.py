@@ -11,7 +11,6 @@ import numpy as np
 
 from minding.engine.config.options import plain, setting_at
 from minding.engine.errors import ConfigError
-from minding.engine.process.signals import SIGNALS
 from minding.engine.run.aggregates import Estimate, aggregate, improvements, performance_profile, thresholds_of
 from minding.engine.run.curves import EVAL_RETURN, LEAST_SEEDS, read_each, series, settings_of
 from minding.engine.run.metrics import clock_of, read_metrics
@@ -19,7 +18,6 @@ from minding.engine.run.run_dir import RunDir
 from minding.engine.run.run_summary import Score, final_scores
 from minding.engine.run.status import read_status
 
-INTERRUPTED = tuple(number.name for number in SIGNALS)
 _KINDS = ("env.env_id", "policy.type")
 _NOT_COMPARED = ("env.spec",)
 """Sections that follow from other settings."""
@@ -79,10 +77,12 @@ def seeds_of(runs: Sequence[ComparedRun]) -> list[list[ComparedRun]]:
     return [sorted(group, key=value_of, reverse=True) for group in _by_configuration(runs) if len(group) > 1]
 
 
-def tables_over_seeds(
-    groups: Mapping[str, Sequence[float]], number: Callable[[float], str]
-) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """Title, header and rows of the tables that compare configurations by the scores of their seeds."""
+Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+"""The title, the header and the rows of a table."""
+
+
+def tables_over_seeds(groups: Mapping[str, Sequence[float]], number: Callable[[float], str]) -> list[Table]:
+    """The tables that compare configurations by the scores of their seeds."""
 
     def span(found: Estimate, count: int) -> str:
         ends = f" [{number(found.low)}, {number(found.high)}]{' (range)' * (count == LEAST_SEEDS)}"
@@ -90,15 +90,10 @@ def tables_over_seeds(
 
     found = {name: aggregate(scores) for name, scores in groups.items()}
     means = [(name, str(each.n), span(each.mean, each.n), span(each.iqm, each.n)) for name, each in found.items()]
-    tables: list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]] = [
-        ("Over seeds, with 95 % intervals", ("runs", "seeds", "mean", "IQM"), [*means])
-    ]
+    tables: list[Table] = [("Over seeds, with 95 % intervals", ("runs", "seeds", "mean", "IQM"), [*means])]
     several = {name: scores for name, scores in groups.items() if len(scores) >= LEAST_SEEDS}
     if len(several) > 1:
-        pairs = [
-            (one, other, f"{each.value:.2f} [{each.low:.2f}, {each.high:.2f}]")
-            for one, other, each in improvements(several)
-        ]
+        pairs = [(*pair, f"{p.value:.2f} [{p.low:.2f}, {p.high:.2f}]") for *pair, p in improvements(several)]
         at = thresholds_of(several.values(), 5)
         profiles = {name: performance_profile(scores, at)[0] for name, scores in several.items()}
         shares = [(name, *(f"{share:.0%}" for share in profile)) for name, profile in profiles.items()]
@@ -240,7 +235,7 @@ def _figures_on_the_way(run: RunDir, cfg: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of a run without a summary, from its metrics and status."""
     try:
         status = read_status(run.status)
-        ended = status.state == "ended" and status.reason.partition(",")[0] not in INTERRUPTED
+        ended = status.state == "ended" and not status.reason.startswith("SIG")
         found: dict[str, Any] = {"stop_reason": status.reason if status.state == "ended" else status.state}
     except ConfigError:
         found, ended = {}, False

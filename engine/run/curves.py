@@ -288,8 +288,7 @@ def _kind_of(run: _Run) -> tuple[str, str]:
 
 def _shared_column(run: _Run, groups: Sequence[Sequence[_Run]]) -> str | None:
     """The column that all runs in the environment of `run` have, so that a panel shows one measure; None if none."""
-    env_id = str(run.cfg.env.env_id)
-    beside = [each.points for group in groups for each in group if str(each.cfg.env.env_id) == env_id]
+    beside = [each.points for group in groups for each in group if each.cfg.env.env_id == run.cfg.env.env_id]
     column = main_column(*beside)
     return column if all(column in points for points in beside) else None
 

@@ -186,13 +186,12 @@ def _curves(runs: Sequence[_Run]) -> str:
 def _over_seeds(curves: Sequence[Curve]) -> str:
     """The final evaluations of the configurations with several seeds, as `tables_over_seeds` and as profiles."""
     groups: dict[str, dict[str, Sequence[float]]] = {}
-    digits = 1
+    # Scores are at most 1.
+    digits = 3 if any(curve.games for curve in curves) else 1
     for curve in curves:
         if len(curve.finals) > 1:
             where = f"{curve.env_id}{f' against {curve.opponent}' if curve.opponent else ''}"
             groups.setdefault(where, {})[curve.label] = curve.finals
-            # Scores are at most 1.
-            digits = 3 if curve.games else digits
     parts = [
         f"<h3>{_text(title)}, on {_text(where)}</h3>{_table(header, rows, numbers=range(1, len(header)))}"
         for where, among in groups.items()

@@ -89,11 +89,8 @@ trust_option = click.option(
 )
 
 
-steps_option = click.option(
-    "--steps",
-    type=COUNT,
-    help="Environment steps of the run, which ends with the rollout that reaches them; the same as run.max_env_step=N.",
-)
+_STEPS = "Environment steps; the rollout that reaches them is the last; the same as run.max_env_step=N."
+steps_option = click.option("--steps", type=COUNT, help=_STEPS)
 
 
 class RunFolder(click.ParamType[str]):

@@ -280,7 +280,6 @@ _INNERMOST: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"([_^])\{(\w+|\*)\}", r"\1\2"),
     (r"([_^])\{([^{}]*)\}", r"\1(\2)"),
 )
-"""What becomes of LaTeX's commands, from the innermost braces on."""
 
 
 def pages() -> dict[str, Path]:

@@ -124,7 +124,6 @@ def display_of(runs: SeedRuns, commands: Mapping[int, Command], progress: bool) 
 
 def _outcome(runs: SeedRuns, seed: int, command: Command) -> str:
     """A text about how the process of a seed ended."""
-
     run_dir = runs.finished(seed)
     if run_dir is not None:
         return f"done: {_evaluation(run_dir.figures())}"

@@ -21,7 +21,8 @@ from minding.engine.errors import ConfigError
 from minding.engine.files import Folder, replace
 from minding.engine.paths import absolute
 from minding.engine.process.commands import Command
-from minding.engine.run.comparison import INTERRUPTED, differing_settings
+from minding.engine.process.signals import SIGNALS
+from minding.engine.run.comparison import differing_settings
 from minding.engine.run.curves import settings_of
 from minding.engine.run.lock import RunLock, lost
 from minding.engine.run.run_dir import SEEDS_SETTINGS, RunDir
@@ -29,6 +30,7 @@ from minding.envs import config_schema
 from minding.policies import get_algorithm
 
 _MINDING = "minding.cli:main"
+_INTERRUPTED = tuple(number.name for number in SIGNALS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +88,7 @@ class RunGroup:
         except ConfigError:
             # The process that finishes the run writes its summary again.
             return None
-        ended = figures.get("stop_reason") not in (None, *INTERRUPTED) and not figures.get("unsaved")
+        ended = figures.get("stop_reason") not in (None, *_INTERRUPTED) and not figures.get("unsaved")
         return found if ended else None
 
     def command_of(self, name: str, changed: Sequence[str]) -> Command:
