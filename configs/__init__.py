@@ -28,6 +28,7 @@ from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, MindingError, nearest
 from minding.engine.paths import expanded
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.run_summary import plays_all_sides
 
 
 def load_preset(name: str) -> Config:
@@ -166,8 +167,7 @@ def compile_run(
             f"policy.type={algorithm.name!r}: the other settings are those of {own!r} ({error}); start from a preset "
             f"of {algorithm.name!r}: `minding list presets` lists all"
         ) from None
-    if str(cfg.env.env_kwargs.get("opponent")).partition(":")[0] == "self":
-        # A return against oneself would say nothing.
+    if plays_all_sides(cfg):
         cfg.env.evaluator_kwargs.setdefault("opponent", "random")
     if said.value("run.target") is None and not same_task(named_env, cfg.env):
         cfg.run.target = None

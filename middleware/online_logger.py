@@ -22,7 +22,7 @@ from minding.engine.run.loggers import MetricsLogger, make_loggers
 from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.progress import Progress, Status
 from minding.engine.run.run_dir import RunDir
-from minding.engine.run.run_summary import plays_itself
+from minding.engine.run.run_summary import plays_all_sides, plays_itself
 from minding.engine.run.status import StatusFile
 from minding.engine.types import EpisodeEnd, StateDict
 from minding.middleware.ckpt_saver import CkptSaver
@@ -98,7 +98,7 @@ class OnlineLogger:
         self._cfg = cfg
         self._task = task
         self._metrics_freq = cfg.run.metrics_freq
-        self._plays_itself = plays_itself(cfg)
+        self._plays_itself, self._plays_all_sides = plays_itself(cfg), plays_all_sides(cfg)
         self._tables = None if run_dir is None else (CsvWriter(run_dir.metrics), CsvWriter(run_dir.episodes))
         self._loggers: Sequence[MetricsLogger] = () if run_dir is None else make_loggers(cfg.run.loggers, run_dir)
         self._opened = False
@@ -343,7 +343,7 @@ class OnlineLogger:
             unit=ctx.unit,
             clock=ctx.clock,
             train_iter=ctx.train_iter,
-            collect_return=_mean(value for value, _ in self._episodes),
+            collect_return=None if self._plays_all_sides else _mean(value for value, _ in self._episodes),
             eval_return=None if ctx.last_eval_value == -math.inf else ctx.last_eval_value,
             not_finite=tuple(self._train.not_finite()),
             eval_info=self._shown,

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minding.engine.chain.context import UNITS
+from minding.engine.config.options import setting_at
 from minding.engine.run.aggregates import score_interval
 from minding.engine.search.opponents import score_key
 
@@ -68,6 +69,11 @@ class Score(NamedTuple):
 def plays_itself(cfg: Mapping[str, Any]) -> bool:
     """Whether a run learns from games against itself, so that its evaluations are games against opponents."""
     return bool(cfg.get("chain") == "self_play")
+
+
+def plays_all_sides(cfg: Mapping[str, Any]) -> bool:
+    """Whether the policy plays all sides in its training environments, so that their returns say nothing."""
+    return str(setting_at(cfg, "env.env_kwargs.opponent")).partition(":")[0] == "self"
 
 
 def units_of(cfg: Mapping[str, Any]) -> dict[str, str]:

@@ -186,6 +186,17 @@ def test_the_status_of_a_chain_in_a_script_is_written(tmp_path):
     assert seen == ["running"] * 3
 
 
+@pytest.mark.parametrize(("opponent", "shown"), [("random", True), ("self:6", False)])
+def test_returns_against_oneself_are_not_shown(opponent, shown, tmp_path, capsys):
+    cfg = config(tmp_path)
+    cfg.env = {"env_kwargs": {"opponent": opponent}}
+    logger = online_logger(cfg, tmp_path, progress=True)
+    logger(iteration(1, episode_stats=[EpisodeEnd(0, 0.0, 5)], eval_value=0.5, last_eval_value=0.5))
+    logger.close()
+    out = capsys.readouterr().out
+    assert ("return 0.0" in out, "eval 0.5" in out) == (shown, True)
+
+
 @pytest.mark.parametrize("names", ["a", "abcd"])
 def test_a_win_rate_and_the_returns_of_agents_are_written(names, tmp_path, capsys):
     logger = online_logger(config(tmp_path, metrics_freq=4), tmp_path, progress=True)
