@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -260,6 +261,11 @@ class EnvFactory:
                 f"{key}={short(dict(self.kwargs))} does not fit {self.name}{signature}: {reason}{hint}; set "
                 f"{key}.NAME=VALUE for what it takes"
             )
+        # Of functions that pass their arguments on.
+        refused = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if refused and refused[1] in self.kwargs:
+            key = "env.evaluator_kwargs" if refused[1] in self.of_evaluator else "env.env_kwargs"
+            return f"{key}.{refused[1]}: {self.name} takes no such argument: {error}"
         return ""
 
     def _missing(self, reason: str) -> Exception:

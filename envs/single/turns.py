@@ -1,6 +1,5 @@
 """Turn-based environments, PettingZoo's AEC games, with the parallel interface."""
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -141,7 +140,6 @@ class TurnTaking(ParallelEnv[str, dict[str, Any], int]):  # type: ignore[misc]
 def turns_of(make: Callable[..., Any], env_id: str) -> Callable[..., TurnTaking]:
     """The function that makes a turn-based environment; its argument `opponent` is ``random`` by default."""
 
-    @functools.wraps(make)
     def turns(opponent: str = _OPPONENTS[0], **kwargs: Any) -> TurnTaking:
         return TurnTaking(make(**kwargs), env_id, opponent)
 

@@ -151,6 +151,7 @@ def test_against_random_play_the_policy_has_one_seat():
     ("env_id", "kwargs", "what"),
     [
         (SELF, {"continuous": True}, "the actions of 'player_0' are Box.*expected Discrete"),
+        (AGAINST, {"oponent": "self"}, "env.env_kwargs.oponent: test_turns:against takes no such argument"),
         (AGAINST, {"opponent": "uct:10"}, "opponent='uct:10': expected one of 'random', 'self'"),
     ],
 )
