@@ -100,9 +100,9 @@ def test_a_failing_disk_costs_no_step_and_no_checkpoint(disk, fault, caplog):
     run_dir = train(disk, {11: lambda: begin(disk)}, loggers=["tensorboard"] * (fault == "full"))
     assert newest_value(run_dir) == 100
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    # One for each checkpoint from gradient step 120 to 600 and for the one at the end; of the metrics one when they can
-    # no longer be written, and one when the last of them are lost.
-    assert sum("was not written" in record.getMessage() for record in warnings) == 26
+    # One for each checkpoint from gradient step 120 to 600, for the one at the end, and for the status; of the metrics
+    # one when they can no longer be written, and one when the last of them are lost.
+    assert sum("was not written" in record.getMessage() for record in warnings) == 27
     assert reason in caplog.text
     assert sum(str(run_dir.metrics) in record.getMessage() for record in warnings) == 2
     assert len(run_dir.metrics.read_text().splitlines()) < 60
