@@ -698,7 +698,7 @@ def test_no_text_of_a_run_folder_controls_the_terminal(command, foreign, capsys,
         assert not set("\x1b\x07\x9b\u202e") & set(page.read_text())
 
 
-def test_tables_of_runs_without_returns_show_recorded_data(seeds, capsys, printed):
+def test_tables_of_runs_without_returns_show_recorded_data(seeds, printed):
     figures = {"unit": "train_iter", "train_iter": 320, "wall_time": 3.0, "stop_reason": "max_train_iter"}
     judged = {**figures, "data_eval": {"other_actions": 0.125, "td_error": 2.5}}
     run_dir = RunDir(seeds / "seed_0")
