@@ -102,7 +102,7 @@ def test_threads_that_build_or_learn_at_once_are_refused(tmp_path, monkeypatch):
 
 DAEMON = """
 import threading, time, minding
-agent = minding.Agent("dqn", "CartPole-v1", seed=2, hidden=[8])
+agent = minding.Agent("dqn", "CartPole-v1", seed=2, hidden=[8], progress=False)
 agent.learn(128)
 threading.Thread(target=agent.learn, args=(10**6,), daemon=True).start()
 time.sleep(0.5)
