@@ -551,6 +551,12 @@ def test_what_was_saved_has_its_moments_and_each_array_its_shape(tmp_path):
     assert np.array_equal(minding.load(folder, progress=False).predict(obs), made.predict(obs))
 
 
+def test_a_run_folder_and_a_checkpoint_are_loaded_too(pole):
+    obs = np.random.default_rng(2).normal(size=(50, 4))
+    for path in (pole.run_dir, newest_checkpoint(pole.run_dir / "ckpt")):
+        assert np.array_equal(minding.load(path, progress=False).predict(obs), pole.predict(obs))
+
+
 def rates(caplog):
     return [message for message in caplog.messages if message.startswith("the learning rate")]
 
@@ -577,6 +583,20 @@ def test_a_loaded_agent_keeps_its_rate_and_moments(source, tmp_path, caplog):
     loaded.learn(128, anneal=True)
     assert (loaded.cfg.policy.learn.anneal_lr, loaded.cfg.policy.learn.learning_rate) == (True, 0.01)
     loaded.close()
+
+
+def test_learn_without_steps_continues_as_resume_does(tmp_path):
+    settings = [*PARTS["ppo"], "run.max_env_step=900"]
+    whole = agent("ppo", tmp_path / "whole", *settings)
+    whole.learn()
+    whole.close()
+    parts = agent("ppo", tmp_path / "parts", *settings)
+    parts.learn(500, total=900)
+    parts.close()
+    resumed = minding.load(parts.run_dir, progress=False)
+    resumed.learn()
+    resumed.close()
+    assert state_of(resumed) == state_of(whole)
 
 
 @pytest.mark.parametrize(("steps", "rate"), [(512, 0.0025), (0, 0.01)])

@@ -137,3 +137,10 @@ def test_the_same_vector_version_again_is_refused(monkeypatch):
     assert native_env(factory, 8) is vector
     with pytest.raises(ConfigError, match="vector_env returned the same environments as before"):
         native_env(factory, 8)
+
+
+def test_environments_for_evaluation_may_have_other_arguments(closing):
+    cfg = {"env_id": "minding/TicTacToe-v0", "env_kwargs": {"first": True}, "evaluator_kwargs": {"first": False}}
+    for training, stones in ((True, 0), (False, 1)):
+        manager = closing(make_env_manager(cfg, 1, 0, training=training))
+        assert np.asarray(manager.reset().observation).sum() == stones

@@ -36,6 +36,13 @@ def test_equal_first_rewards_do_not_set_the_scale(reward, shape):
         np.testing.assert_allclose(row, np.sign(reward) / deviation, rtol=1e-6)
 
 
+def test_rewards_pass_unchanged_while_nothing_but_zero_was_met():
+    scaler = RewardScaler((4,), gamma=0.99)
+    for _ in range(1000):
+        assert scaler(np.zeros(4, np.float32), None).tolist() == [0.0] * 4
+    assert scaler.scale == 1.0
+
+
 def test_ended_episodes_begin_a_new_return():
     scaler = RewardScaler((2,), gamma=1.0)
     scaler(np.array([1.0, 5.0], np.float32), None)
@@ -128,6 +135,14 @@ def test_a_run_warns_once_of_large_numbers(caplog):
     assert not warnings_of(caplog, "a2c", "worlds:Stock", *switches)
     assert not warnings_of(caplog, "ppo", "worlds:Stock")
     assert not warnings_of(caplog, "a2c", "worlds:Stock", resumed=True)
+
+
+def test_algorithms_that_scale_by_themselves_do_not_warn(caplog):
+    # The symlog of observations and rewards.
+    assert not warnings_of(caplog, "dreamer", "worlds:Stock")
+    # Rewards of a discriminator.
+    (found,) = warnings_of(caplog, "gail", "worlds:Stock", "policy.other.data=nowhere")
+    assert "normalize_reward" not in found
 
 
 @pytest.mark.parametrize(

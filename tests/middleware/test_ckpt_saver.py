@@ -9,7 +9,7 @@ import signal
 import numpy as np
 import pytest
 
-from minding.engine import Task
+from minding.engine import Config, Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, read_manifest
 from minding.engine.errors import CheckpointError, LearnerError
@@ -99,6 +99,12 @@ def test_it_saves_every_train_freq_gradient_steps_and_at_the_end(run):
     assert (manifest["train_iter"], manifest["env_step"], manifest["eval_value"]) == (40, 400, None)
 
 
+def test_without_a_folder_it_saves_where_the_configuration_says(tmp_path):
+    weights = Weights()
+    weights.config = Config(config(run__out_dir=str(tmp_path / "elsewhere")))
+    assert CkptSaver(weights, "run", task=Task()).folder == tmp_path / "elsewhere" / "run" / "ckpt"
+
+
 def test_each_checkpoint_that_was_written_is_told(run, monkeypatch):
     written = []
 
@@ -108,6 +114,11 @@ def test_each_checkpoint_that_was_written_is_told(run, monkeypatch):
 
     run(listen, train_freq=20, max_step=3)
     assert written == [("best", True, 10), ("best", True, 20), ("iter_20", True, 20), ("iter_30", True, 30)]
+
+
+def test_without_a_frequency_only_the_end_is_saved(run):
+    assert names(run(train_freq=None).folder) == ["iter_50"]
+    assert not run(train_freq=None, final=False, max_step=3).folder.joinpath("iter_30").exists()
 
 
 @pytest.mark.parametrize("saver_first", [False, True])

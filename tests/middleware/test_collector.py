@@ -137,6 +137,16 @@ def test_bootstrap_values_use_the_memory_at_the_time(counting_config):
     assert rollout.next_value().T.tolist() == [[110.0, 220.0, 330.0, 110.0], [110.0, 220.0, 110.0, 220.0]]
 
 
+def test_restarted_environments_are_forgotten_on_resume(counting_config):
+    env, policy = CountingEnv(lengths=(9, 9)), CountingPolicy()
+    collector = StepCollector(counting_config("ppo"), policy.collect_mode, env)
+    collector(OnlineRLContext())
+    env.load_state_dict({"episode": np.array([0, 1]), "age": np.array([4, 0])})
+    ctx = OnlineRLContext()
+    collector(ctx)
+    assert ctx.trajectories.record["memory"][..., 0].T.tolist() == [[4, 5, 6, 7], [0, 1, 2, 3]]
+
+
 def test_an_episode_may_begin_with_a_rollout_or_go_on(counting_config):
     collector = StepCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv(lengths=(4, 3)))
     begun = []
@@ -180,3 +190,12 @@ def test_each_environment_plays_its_share_of_whole_episodes(counting_config, res
     assert (ctx.env_step, ctx.env_episode, policy.resets) == (8, 4, 1)
     collector(ctx)
     assert (ctx.env_step, ctx.env_episode, env.resets) == (16, 8, 2)
+
+
+def test_the_share_of_whole_episodes_stays_if_divided(counting_config):
+    collector = EpisodeCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv((3, 1, 2)), n_episode=6)
+    # As a shard of an asynchronous run gets it.
+    collector._env = CountingEnv((4,), ("terminated",))
+    ctx = OnlineRLContext()
+    collector(ctx)
+    assert [len(episode["reward"]) for episode in ctx.episodes] == [4, 4]

@@ -35,6 +35,12 @@ def test_every_environment_plays_its_quota(evaluator, reset_rows):
     assert (ctx.last_eval_iter, ctx.last_eval_clock, policy.resets) == (5, 100, 1)
 
 
+@pytest.mark.parametrize(("n_episode", "quotas"), [(1, [1, 0]), (2, [1, 1]), (5, [3, 2])])
+def test_quotas_that_do_not_divide_differ_by_one(n_episode, quotas):
+    episodes = play_episodes(AgePolicy().eval_mode, CountingEnv(lengths=(2, 3)), n_episode, max_steps=100)
+    assert [sum(end.env_id == n for end in episodes) for n in range(2)] == quotas
+
+
 @pytest.mark.parametrize("reset_rows", [False, True])
 def test_an_environment_is_forgotten_at_the_end_of_its_episode(reset_rows):
     class Checking(CountingPolicy):
@@ -79,6 +85,21 @@ def test_it_is_due_once_every_freq_environment_steps(evaluator):
             evaluated.append(step)
     # The ends of rollouts of 40 steps after 100, 200 and 300.
     assert evaluated == [120, 200, 320]
+
+
+def test_it_does_not_repeat_while_no_gradient_step_is_made(evaluator):
+    middleware, policy = evaluator(CountingEnv())
+    ctx = OnlineRLContext(env_step=100, train_iter=5)
+    middleware(ctx)
+    calls = policy.calls
+    for step in (200, 300, 400):
+        ctx = ctx.renew()
+        ctx.env_step = step
+        middleware(ctx)
+        assert (ctx.eval_value, ctx.last_eval_clock, policy.calls) == (None, 100, calls)
+    ctx.train_iter = 6
+    middleware(ctx)
+    assert (ctx.eval_value, ctx.last_eval_clock) == (4.5, 400)
 
 
 def test_its_environments_are_closed_and_part_of_the_state(evaluator):

@@ -63,3 +63,10 @@ def test_rows_are_given_in_the_form_that_the_rule_takes(kind, calls, caplog):
     # It was tried out in the first call.
     assert env.asked == calls
     assert (f"{kind.__name__}.compute_reward takes one row at a time" in caplog.text) == (calls > 1)
+
+
+def test_a_single_row_whose_goal_is_missed_tells_the_form():
+    rule, first = GoalRule(Mistaken(), "compute_reward"), np.flatnonzero(MISSED)[:1]
+    achieved, desired = ({"": goal[""][first]} for goal in (ACHIEVED, DESIRED))
+    assert rule(achieved, desired, {"effort": EFFORT[first]}).tolist() == EXPECTED[first].tolist()
+    np.testing.assert_array_equal(rule(ACHIEVED, DESIRED, {"effort": EFFORT}), EXPECTED)

@@ -173,6 +173,15 @@ def test_past_selves_remember_only_their_episode():
     assert opponents(envs).tolist() == [[1] * 3, [2] * 3] * 20
 
 
+def test_episodes_state_their_opponents_version():
+    league, shelf, envs = league_of(7, size=1)
+    assert [end.info["opponent"] for end in play(envs, 2)[1].episodes] == [1.0] * 3
+    play(envs, 1)
+    add(league, shelf, 9)
+    assert [end.info["opponent"] for end in play(envs, 1)[0].episodes] == [-1.0] * 3
+    assert [end.info["opponent"] for end in play(envs, 2)[1].episodes] == [2.0] * 3
+
+
 def ended(*games):
     return OnlineRLContext(
         episode_stats=[EpisodeEnd(0, 0.0, 2, {"won": score, "opponent": float(version)}) for version, score in games],

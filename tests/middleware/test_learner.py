@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fakes import ReadingLearner
 
-from minding.engine.buffers import Priority, ReplayBuffer
+from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.config.config import Config, updates_per_step
 from minding.engine.data.batch import Field
@@ -154,6 +154,29 @@ def test_what_a_refill_of_the_buffer_took_is_not_made_up_for(parts):
     buffer.push(numbers(1))
     # Due are 0.5 (steps - 20,100) from here on.
     assert trained(again, ctx, (20_100, 20_106, 20_110, 20_112)) == [0, 3, 0, 3]
+
+
+def test_what_another_ratio_has_not_done_is_not_made_up_for(parts):
+    middleware, _, buffer = parts(updates_per_step=0.5)
+    buffer.push(numbers(10))
+    ctx = OnlineRLContext()
+    trained(middleware, ctx, (10, 1000))
+    for ratio in (3.0, 0.25):
+        again, buffer, at = resumed(parts, middleware, ctx, updates_per_step=ratio)
+        buffer.push(numbers(10))
+        assert trained(again, at, (1012, 1024)) == [0, 12 * ratio]
+
+
+def test_episodes_that_end_late_are_not_made_up_for(counting_config):
+    learn = {"warmup": 1, "batch_size": 1, "update_per_collect": 3, "updates_per_step": 0.5}
+    cfg = counting_config(**{f"policy.learn.{key}": value for key, value in learn.items()}, **{"run.max_env_step": 100})
+    buffer = ReplayBuffer(500, FIELDS, sequences=Sequences(200, whole=True))
+    middleware, ctx = OffPolicyLearner(cfg, ReadingLearner(FIELDS), buffer), OnlineRLContext()
+    order = {"sequence": np.zeros(100, int), "begun": np.arange(100) == 0}
+    buffer.push({**numbers(100), **order, "ended": np.zeros(100, bool)})
+    assert trained(middleware, ctx, (100,)) == [0]
+    buffer.push({**numbers(100), **order, "begun": np.zeros(100, bool), "ended": np.arange(100) == 99})
+    assert trained(middleware, ctx, (200, 206)) == [0, 3]
 
 
 class Counts(ReadingLearner):

@@ -82,6 +82,11 @@ def test_a_version_was_measured_before_the_iteration_learned(tmp_path):
     assert pool.find(1).network == "module:Net"
 
 
+def test_another_score_takes_the_place_of_evaluations(tmp_path):
+    pool = train(tmp_path, 5, score=iter((1.0, 3.0, 2.0)).__next__)
+    assert [(each.iteration, each.score) for each in pool.versions] == [(0, 1.0), (2, 3.0), (4, 2.0)]
+
+
 def test_an_asynchronous_evaluation_measures_its_weights(tmp_path):
     policy, pool = Number(), ModelPool(tmp_path)
     policy.value += 7

@@ -56,6 +56,13 @@ def test_every_pass_takes_every_step_once(fetcher, steps, share, count):
     assert (ctx.train_epoch, ctx.epoch_row) == divmod(len(numbers), steps)
 
 
+def test_passes_have_orders_that_the_seed_decides(fetcher):
+    batches, _ = drawn(fetcher(8, 8), 2)
+    assert batches[0] != batches[1]
+    assert drawn(fetcher(8, 8), 2)[0] == batches
+    assert drawn(fetcher(8, 8, seed=1), 2)[0] != batches
+
+
 @pytest.mark.parametrize("before", [1, 3, 4])
 def test_it_goes_on_from_the_counters_alone(fetcher, before):
     whole, _ = drawn(fetcher(10, 4), 8)

@@ -62,6 +62,12 @@ def test_environment_rewards_are_weighed_and_can_be_left_out(collected):
     assert collected.trajectories.reward.tolist() == (2 * before.reward).tolist()
 
 
+def test_what_the_model_says_stands_beside_what_others_said(collected):
+    collected.train_output = {"loss": 1.0}
+    reward_estimator(Steps(), 1.0)(collected)
+    assert collected.train_output == {"loss": 1.0, "rnd_loss": 0.5}
+
+
 def test_the_model_is_saved_with_it(collected):
     model, other = Steps(), Steps()
     middleware = reward_estimator(model, 1.0)

@@ -27,6 +27,14 @@ def test_a_lengthened_run_whose_learning_rate_jumps_is_told():
 
 
 @pytest.mark.parametrize(
+    "settings",
+    [{}, {"policy.learn.learning_rate": 1e-4}, {"run.max_env_step": 2000, "policy.learn.anneal_steps": 1000}],
+)
+def test_the_same_schedule_is_not_mentioned(settings):
+    assert rate_jump(config(), config(**settings), clock=996) is None
+
+
+@pytest.mark.parametrize(
     ("settings", "key"),
     [
         ({}, "run.max_env_step"),

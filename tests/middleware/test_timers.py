@@ -29,6 +29,14 @@ def test_epoch_timer_measures_whole_iterations(caplog):
     assert caplog.messages == ["iteration 3: median 500.00 ms, mean 750.00 ms over the last 3"]
 
 
+def test_epoch_timer_forgets_older_iterations():
+    clock = Clock()
+    timer = epoch_timer(1, clock=clock)
+    for seconds in (8.0, 2.0):
+        run_iteration(timer, clock, OnlineRLContext(), seconds)
+    assert timer.median == 2.0
+
+
 def test_reward_timer_notes_the_first_evaluation_at_the_target(caplog):
     caplog.set_level("INFO")
     clock = Clock()

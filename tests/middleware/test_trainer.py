@@ -70,6 +70,12 @@ def test_with_fewer_rows_than_minibatches_each_is_a_minibatch(train):
     assert ctx.train_output["grad_steps"] == 3
 
 
+def test_the_seed_decides_the_order(train):
+    assert train(data(8))[1] == train(data(8))[1]
+    assert train(data(8))[1] != train(data(8), seed=1)[1]
+    assert train(data(8), times=2)[1][:6] != train(data(8), times=2)[1][6:]
+
+
 def test_the_order_goes_on_from_a_saved_state(counting_config):
     cfg = counting_config("ppo")
     learners = [ReadingLearner(FIELDS) for _ in range(2)]
@@ -199,6 +205,13 @@ def test_indivisible_environments_are_refused(sequence_trainer):
         middleware(context(train_data=sequence_data(2, 4)))
     assert learner.steps == []
     assert sequence_trainer(minibatches=2)[0].requirements() == []
+
+
+def test_with_memory_there_is_no_minibatch_without_environments(sequence_trainer):
+    middleware, learner = sequence_trainer(minibatches=16)
+    assert middleware.requirements() == []
+    middleware(context(train_data=sequence_data(3, 4)))
+    assert [step["number"].shape for step in learner.steps] == [(3, 1)] * 12
 
 
 def test_a_rollout_is_written_into_its_tables_without_a_copy():

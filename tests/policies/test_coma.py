@@ -297,6 +297,15 @@ def test_the_actor_steps_with_each_minibatch_of_the_last_pass(built):
     assert metrics["entropy"] == pytest.approx(np.mean(expected), rel=1e-5)
 
 
+@pytest.mark.slow
+def test_without_the_state_the_critic_sees_the_same_but_for_it(built):
+    bench = built("without the state")
+    bench.hold_still()
+    rows = rows_for(bench)
+    step, p = oracle_of(bench, rows), bench.params
+    kit.check_metrics(learn(bench, rows).metrics, step.critic(p, step.target(p)))
+
+
 def test_absent_agents_change_nothing(built):
     found = []
     for absent in (False, True):

@@ -132,6 +132,14 @@ def test_the_schedule_of_the_target_goes_on_in_a_loaded_policy(fresh):
     assert other.state_dict()["learn_steps"] == 41
 
 
+def test_eps_is_the_share_of_random_actions(bench):
+    obs = np.random.default_rng(1).standard_normal((6000, 4)).astype(np.float32)
+    greedy, collect = bench.policy.eval_mode.forward(obs), bench.policy.collect_mode.forward
+    assert np.array_equal(collect(obs, eps=0.0)["action"], greedy)
+    # A random action is the greedy one in a third of the cases.
+    assert (collect(obs, eps=0.3)["action"] != greedy).mean() == pytest.approx(0.2, abs=0.02)
+
+
 def test_the_normalizer_learns_from_sampled_rows_only(bench):
     values = random_rows(bench)
     values["obs"][BATCH:] = 1e6

@@ -170,6 +170,16 @@ def test_the_loss_and_its_gradient_are_those_of_the_formulas(bench):
     kit.check_slopes(oracle.loss, oracle.still, names, gradients(bench.policy, "net"))
 
 
+def test_the_target_follows_the_network(bench):
+    before = {name: x.copy() for name, x in bench.params.items()}
+    bench.policy.learn_mode.forward(bench.buffer.sample(1, BATCH))
+    after, tau = bench.params, bench.settings.tau
+    name = "value.logits.weight"
+    moved = before[f"target.{name}"] + tau * (after[f"net.{name}"] - before[f"target.{name}"])
+    np.testing.assert_allclose(after[f"target.{name}"], moved, rtol=1e-5, atol=1e-7)
+    assert not np.array_equal(after[f"net.{name}"], before[f"net.{name}"])
+
+
 def test_acting_takes_the_best_action_of_a_search(bench):
     obs = np.random.default_rng(5).standard_normal((7, *VECTOR["shape"])).astype(np.float32)
     actor, record = bench.policy.actors["collect"], bench.policy.collect_mode.forward(obs)
@@ -199,6 +209,22 @@ def test_an_illegal_action_is_never_searched():
     record = policy.collect_mode.forward(obs)
     assert record["action"].tolist() == [0, 1, 2, 1, 0]
     assert np.array_equal(record["search_policy"] > 0, obs["action_mask"])
+
+
+def test_a_share_of_the_actions_is_random_and_recorded_as_such():
+    settings = {**SMALL, "policy.collect.random_share": 0.6}
+    policy = kit.make_policy("muzero", observation=MASKED, action=discrete(ACTIONS), modes=("collect",), **settings)
+    mask = np.tile(np.eye(ACTIONS, dtype=bool)[0] | np.eye(ACTIONS, dtype=bool)[2], (500, 1))
+    obs = {"seen": np.ones((500, *VECTOR["shape"]), np.float32), "action_mask": mask}
+    actor = policy.actors["collect"]
+    state = actor.state_dict()
+    best = actor.search(actor.outputs(obs), actor.rng.gumbel(size=(500, ACTIONS))).best
+    actor.load_state_dict(state)
+    record = policy.collect_mode.forward(obs)
+    assert np.array_equal(record["strayed"], record["action"] != best)
+    # One in two of the random actions is the search's.
+    assert 0.2 < record["strayed"].mean() < 0.4
+    assert not (record["action"] == 1).any()
 
 
 def test_some_sequences_have_policies_of_a_new_search(bench):

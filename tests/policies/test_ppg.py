@@ -122,3 +122,8 @@ def test_the_policy_moves_only_within_an_auxiliary_phase(built):
         assert any(name.startswith("net.policy") for name in moved)
         assert any(name.startswith("net.auxiliary") for name in moved) == (k == 2)
     assert metrics["divergence"] > 1e-6
+
+
+def test_the_divergence_holds_the_policy_of_the_phases_start(built):
+    free, cloned = (built(kind).learn(rows_for(built(kind))).metrics["divergence"] for kind in ("free", "cloned"))
+    assert 0.0 < cloned < 0.3 * free

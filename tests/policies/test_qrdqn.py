@@ -45,6 +45,11 @@ def huber(request):
     return quantile_huber if request.param == "plain" else in_one_kernel
 
 
+def test_levels_are_the_middles_of_equal_shares():
+    assert midpoints(4).tolist() == [0.125, 0.375, 0.625, 0.875]
+    assert midpoints(1).tolist() == [0.5]
+
+
 @pytest.mark.parametrize(("kappa", "samples"), [(0.3, 7), (1.0, 8), (4.0, 19)])
 def test_the_quantile_huber_loss_equals_the_formula(huber, kappa, samples):
     rng = np.random.default_rng(0)
@@ -54,6 +59,14 @@ def test_the_quantile_huber_loss_equals_the_formula(huber, kappa, samples):
         lambda x: np_quantile_huber(x, levels, target, kappa).sum(),
         rng.normal(0.0, 2.0, (4, QUANTILES)),
     )
+
+
+def test_nan_reaches_the_loss_of_its_row(huber):
+    target = to_device(np.arange(18.0, dtype=np.float32).reshape(2, 9))
+    quantiles = t([1.0, np.nan], [0.0, 0.0])
+    loss = value(huber(quantiles, t(0.25, 0.75), target, 1.0))
+    assert np.isnan(loss[0])
+    assert np.isfinite(loss[1])
 
 
 @pytest.mark.parametrize("fused", [False, pytest.param(True, marks=needs_kernels)])

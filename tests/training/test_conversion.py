@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 from fakes import space_of
-from recordings import described
+from recordings import described, save_unchecked
 
 from minding.engine.data.action_trees import joined_space
 from minding.engine.data.dataset import episodes_of, joined, load_dataset, recorded_references
@@ -196,6 +196,13 @@ def test_a_file_that_stops_within_an_episode_is_cut_there(tmp_path):
         assert (len(found), found.terminated.any(), found.truncated.any()) == (steps, False, False)
 
 
+def test_spaces_without_an_environment_come_from_the_arrays(tmp_path):
+    write_d4rl(tmp_path / "walk.hdf5", generated(4), successors=True)
+    found, _ = read(tmp_path / "walk.hdf5", tmp_path / "out")
+    env = found.about["env"]
+    assert (env["env_id"], env["observation"]["shape"], env["env_action"]["rescaled"]) == ("data", [2], False)
+
+
 def test_files_that_name_no_environment_are_joined(tmp_path):
     first, second = generated(4), generated(3, seed=1)
     for name, made in (("one", first), ("two", second)):
@@ -237,6 +244,17 @@ def test_damage_is_reported_or_left_out_and_counted(kind, message, tmp_path):
     assert (done.skipped, done.episodes) == (1, 5)
     kept = [dataclasses.replace(each, truncated=not each.terminated) for each in (*made[:2], *made[3:])]
     assert rows(load_dataset(tmp_path / "out")) == rows(joined(kept, {"env": ENV}))
+
+
+def test_damaged_episodes_of_an_own_folder_are_left_out_too(tmp_path):
+    made = generated(6)
+    parts = joined(damaged("NaN", made), {"env": ENV})
+    save_unchecked(tmp_path / "own", parts, steps=len(parts))
+    with pytest.raises(DataError, match=r"own', episode 2: obs holds NaN"):
+        read(tmp_path / "own", tmp_path / "out")
+    done = convert([open_source(str(tmp_path / "own"))], tmp_path / "out", skip_damaged=True)
+    assert (done.skipped, done.episodes) == (1, 5)
+    assert rows(load_dataset(tmp_path / "out")) == rows(joined([*made[:2], *made[3:]], {"env": ENV}))
 
 
 def test_a_successor_that_is_not_the_next_row_is_damage(tmp_path):

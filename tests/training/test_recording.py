@@ -108,6 +108,13 @@ def test_the_run_of_a_team_is_refused_first(tmp_path, refused, monkeypatch):
     assert not (run_dir.path / "data").exists()
 
 
+def test_steps_without_a_whole_episode_are_recorded(trained, tmp_path, printed):
+    assert "2 steps, no complete episode: record more steps to learn the returns" in printed(
+        "data", "record", trained.path, "--steps", "2", "--out", tmp_path / "data"
+    )
+    assert len(load_dataset(tmp_path / "data")) == 2
+
+
 def test_exploring_is_recorded_as_it_is_collected(trained, tmp_path):
     data = training.record_data(trained, 200, tmp_path / "data", explore=True)
     policy = training.load_policy(trained).policy

@@ -68,6 +68,15 @@ def test_weights_targets_and_moments_are_the_other_runs(learned, begun):
     assert there["rng"] != here["rng"]
 
 
+def test_the_clock_of_a_run_is_that_of_its_chain(begun):
+    assert settings().run.max_train_iter is not None
+    cfg = settings(*ONLINE)
+    assert (cfg.run.max_env_step, cfg.run.max_train_iter) == (64, None)
+    _, manifest = load_checkpoint(newest_checkpoint(begun[0] / "ckpt"))
+    assert manifest["env_step"] >= 64
+    assert manifest["train_iter"] > 0
+
+
 def test_a_resumed_run_does_not_ask_for_the_other_one(learned, begun, tmp_path):
     moved = shutil.copytree(learned, tmp_path / "moved")
     cfg = settings(*ONLINE, f"run.begin_from={moved}", f"run.out_dir={tmp_path}", "exp_name=run")

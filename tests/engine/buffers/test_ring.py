@@ -82,3 +82,15 @@ def test_a_blocks_version_changes_if_a_row_is_written(capacity, pushes):
             after = saved_versions(buffer)
             changed = {k for k in range(len(after)) if k >= len(before) or before[k] != after[k]}
             assert changed == written
+
+
+def test_a_loaded_ring_shares_no_version_with_its_source():
+    buffer, other = ring(), ring()
+    buffer.push(rows(1, 2, 3))
+    other.load_state_dict(buffer.state_dict())
+    assert (len(other), other.cursor) == (3, 3)
+    assert set(saved_versions(buffer)).isdisjoint(saved_versions(other))
+    # A state copies no rows.
+    for table, saved in zip(buffer.tables.host, buffer.state_dict()["tables"].values()):
+        assert np.shares_memory(table, saved.array)
+        assert len(saved.array) == 3

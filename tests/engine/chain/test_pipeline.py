@@ -33,6 +33,17 @@ def test_a_wrapped_middleware_runs_where_it_is_called(started):
     assert log[12:] == [5]
 
 
+def test_a_wrapped_middlewares_second_half_runs_with_the_chain(started):
+    log = []
+    child = started.wrap(marker(log, 2))
+
+    def mother(ctx):
+        child(ctx)
+
+    started.use(marker(log, 1)).use(mother).use(marker(log, 3)).run(max_step=1)
+    assert log == [1, 2, 3, -3, -2, -1]
+
+
 def test_forward_and_backward_run_single_halves(started):
     log = []
     first = started.forward(marker(log, 1))

@@ -147,6 +147,27 @@ def test_a_task_has_once_off_and_wait_for(started):
     started.emit("tick")
 
 
+def test_two_tasks_share_nothing():
+    log = []
+    with Task().start() as one, Task().start() as two:
+        one.on("tick", log.append)
+        one.add_role("learn")
+        one.use(lambda ctx: log.append("one")).run(max_step=1)
+        two.emit("tick", 1)
+        two.use(lambda ctx: log.append("two")).run(max_step=2)
+        assert (one.ctx.total_step, two.ctx.total_step, two.has_role("collect")) == (1, 2, True)
+    assert log == ["one", "two", "two"]
+
+
+def test_a_start_after_a_run_begins_a_new_one():
+    log = []
+    for _ in range(2):
+        with task.start(ctx=OnlineRLContext()):
+            task.on("finish", lambda: log.append("event"))
+            task.use(lambda ctx: log.append(ctx.total_step)).run(max_step=2)
+    assert log == [0, 1, "event"] * 2
+
+
 # State, views, time
 
 

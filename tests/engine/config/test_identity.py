@@ -5,9 +5,27 @@ import pytest
 from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.config.identity import POLICY, RUN, collectors_of, describe_differences, differences, identity
+from minding.engine.config.identity import (
+    POLICY,
+    RUN,
+    changes,
+    collectors_of,
+    describe_changes,
+    describe_differences,
+    differences,
+    identity,
+)
 
 SAVED = {"seed": 0, "run": {"out_dir": "a", "max_env_step": 10}, "policy": {"type": "ppo", "model": {"hidden": [8]}}}
+
+
+def test_differences_are_found_by_path_but_not_those_of_places():
+    now = Config(seed=1, run=dict(out_dir="b", max_env_step=20, new=3), policy=dict(type="ppo"))
+    found = changes(SAVED, now)
+    assert describe_changes(found) == (
+        "seed 0 -> 1, run.max_env_step 10 -> 20, run.new None -> 3, policy.model {'hidden': [8]} -> None"
+    )
+    assert changes({"a": [1, 2]}, {"a": (1, 2)}) == []
 
 
 @pytest.mark.parametrize(

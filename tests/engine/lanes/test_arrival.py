@@ -334,6 +334,27 @@ def declared(name, role=None, **fields):
     return middleware
 
 
+class Pusher:
+    """Fills something with a limiter."""
+
+    declaration = declared("pusher", "learn", reads=("trajectories",)).declaration
+    bounded = True
+
+    def __call__(self, ctx): ...
+
+    def cannot_insert(self, rollouts):
+        return None
+
+
+class Drawer:
+    declaration = declared("drawer", "learn", reads=("train_iter",), writes=("train_output",)).declaration
+
+    def __call__(self, ctx): ...
+
+    def cannot_learn(self, ctx):
+        return None
+
+
 def found(*later, collect=None):
     """The free run of collector and `later`."""
     collector = collect or declared("collector", "collect", reads=("env_step",), writes=("trajectories", "env_step"))
@@ -342,6 +363,29 @@ def found(*later, collect=None):
     names = [field.name for field in dataclasses.fields(ctx)]
     part = divide(nodes, ctx.kept, names).collect
     return free_run([], nodes[1:], part, names, ctx.kept, 1.0)
+
+
+def needing(run):
+    return [node.name for node in run.needing]
+
+
+def test_members_that_need_a_missing_rollout_are_skipped():
+    marker = declared("marker", reads=("trajectories",), writes=("train_data",))
+    trainer = declared("trainer", "learn", reads=("train_data", "train_iter"), writes=("train_output",))
+    logger = declared("logger", reads=("env_step",), optional=("trajectories", "train_output"))
+    own = lambda ctx: None  # noqa: E731
+    run = found(marker, Pusher(), Drawer(), trainer, logger, own)
+    # An on-policy trainer beside it learns from each rollout once.
+    assert needing(run) == ["marker", "pusher", "trainer", "<lambda>"]
+    assert (len(run.inserters), len(run.samplers)) == (1, 1)
+    trainer = declared("trainer", "learn", reads=("trajectories", "train_iter"), writes=("train_output",))
+    unbounded = Pusher()
+    unbounded.bounded = False
+    assert found(unbounded, Drawer()) is None
+    assert found(Pusher(), trainer) is None
+    assert found(trainer) is None
+    # What the table would get is not what is there.
+    assert found(declared("doubler", reads=("trajectories",), writes=("trajectories",)), Pusher(), Drawer()) is None
 
 
 # DQN

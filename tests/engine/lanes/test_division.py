@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import pytest
+
 import minding.middleware as library
 from minding.engine import Context, OnlineRLContext, Task
 from minding.engine.chain.middleware import declaration_of
-from minding.engine.chain.pipeline import chain_nodes
+from minding.engine.chain.pipeline import Serial, chain_nodes
 from minding.engine.lanes.division import divide
 
 KEPT = OnlineRLContext().kept
@@ -57,6 +59,28 @@ def test_the_on_policy_chain_estimates_where_it_collects():
     assert lanes.collect.outputs == ("episode_stats", "env_step", "env_episode", "train_data")
 
 
+@pytest.mark.parametrize("place", [0, 1, 6], ids=["before", "between evaluator and collectors", "behind"])
+def test_undeclared_middleware_stay_in_the_main_process(place):
+    names = [*OFF_POLICY, "CkptSaver"]
+    names.insert(place, user)
+    lanes = divided(*names)
+    assert members(lanes.collect)[-1] == "StepCollector"
+    written = ("collect_kwargs", "trajectories", "trajectory_end_idx", "episode_stats", "env_step", "env_episode")
+    assert lanes.collect.outputs == written
+    assert lanes.evaluate[0].outputs[:2] == ("eval_value", "eval_output")
+
+
+def test_a_users_middleware_before_the_collector_ends_the_lane():
+    lanes = divided("eps_greedy_handler", user, "StepCollector", "gae_estimator", user, "nstep_reward_enhancer")
+    assert members(lanes.collect) == ["StepCollector", "gae_estimator"]
+    assert lanes.collect.inputs == ("env_step", "env_episode", "collect_kwargs")
+    evaluator = "interaction_evaluator"
+    lanes = divided("eps_greedy_handler", evaluator, "StepCollector", evaluator, "gae_estimator")
+    assert members(lanes.collect) == ["eps_greedy_handler", "StepCollector", "gae_estimator"]
+    assert lanes.collect.main.position == "2"
+    assert [part.main.position for part in lanes.evaluate] == ["1", "3"]
+
+
 def test_a_chain_without_a_collector_has_no_collect_lane():
     lanes = divided("interaction_evaluator", user, "data_pusher", "OffPolicyLearner", "eps_greedy_handler")
     assert lanes.collect is None
@@ -67,6 +91,16 @@ def test_a_chain_without_a_collector_has_no_collect_lane():
         task.use(lambda ctx: seen.append(ctx.total_step)).run(max_step=2)
         assert task.lanes.worker_pids == ()
     assert seen == [0, 1]
+
+
+def test_composites_move_as_a_whole_or_not_at_all():
+    collecting = Serial([stand_in("eps_greedy_handler"), Serial([stand_in("StepCollector")])])
+    lanes = divided(Serial([stand_in("interaction_evaluator")]), collecting, "gae_estimator", user)
+    assert members(lanes.collect) == ["serial", "gae_estimator"]
+    assert [leaf.position for leaf in lanes.collect.leaves] == ["1.0", "1.1.0", "2"]
+    assert [members(part) for part in lanes.evaluate] == [["serial"]]
+    mixed = divided(Serial([stand_in("StepCollector"), stand_in("OffPolicyLearner")]), Serial([]))
+    assert (mixed.collect, mixed.evaluate) == (None, ())
 
 
 @dataclasses.dataclass

@@ -106,6 +106,15 @@ def test_a_stopped_worker_is_reported_and_replaced(monkeypatch, caplog, breath):
     assert any(said in text for text in texts)
 
 
+@pytest.mark.slow
+def test_a_worker_that_is_slow_is_not_replaced(breath):
+    def slow(collector, count, t):
+        time.sleep(0.6 * breath if count == 1 else 0)
+
+    # A rollout of more than twice the limit, in four steps.
+    assert run(2, {"max_staleness": 0, "timeout": breath}, event=slow).restarts == 0
+
+
 # A worker that is lost without a word
 
 

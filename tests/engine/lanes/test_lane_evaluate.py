@@ -86,6 +86,36 @@ def test_an_evaluator_that_dies_early_is_restarted_at_once(tmp_path, caplog):
     assert killed.rows == run(8, lanes, eval_freq=4).rows
 
 
+def test_an_evaluation_under_way_at_the_end_is_waited_for():
+    seen = []
+
+    class Finish:
+        def __call__(self, ctx): ...
+
+        def finish(self, ctx):
+            seen.append((ctx.total_step, ctx.eval_value, ctx.last_eval_iter, float(ctx.eval_params["bias"])))
+
+    policy, task, lanes = ToyPolicy(), Task(), {**THREADS, "max_staleness": 1}
+    # After the learner: due in the last iteration.
+    last = [task.serial(ToyEvaluator(policy.mode, 6)), Finish()]
+    found = run(3, lanes, policy=policy, task=task, end=last)
+    assert seen == [(3, found.record.rows[-1]["bias"], 6, found.record.rows[-1]["bias"])]
+    assert task.stop_reason == "max_step"
+
+
+def test_several_evaluators_in_one_run_when_any_is_due():
+    numbers = []
+
+    def two(policy, task):
+        return task.serial(ToyEvaluator(policy.mode, 4), ToyEvaluator(policy.mode, 6))
+
+    def look(task, ctx):
+        numbers.append((ctx.last_eval_iter, len(task.lanes.worker_pids)))
+
+    run(5, {"max_staleness": 0}, evaluator=two, also=[look])
+    assert numbers == [(-1, 1), (-1, 1), (4, 2), (4, 2), (8, 2)]
+
+
 @pytest.mark.parametrize(
     ("behind", "counted", "guarantee"), [(True, 6, "mid-iteration"), (False, 4, "exact")], ids=["behind", "before"]
 )

@@ -4,7 +4,7 @@ import os
 import re
 
 import pytest
-from lane_toys import ToyCollector, ToyContext, ToyEnv, ToyLearner, ToyPolicy, run
+from lane_toys import ToyCollector, ToyContext, ToyEnv, ToyEvaluator, ToyLearner, ToyPolicy, run, toy_explorer
 
 from minding.engine import ChainError, Task, declare
 from minding.engine import task as global_task
@@ -52,6 +52,36 @@ def test_a_collectors_events_take_effect_with_its_rollout(end):
         for entry in ((step, (counted,), {"part": 1}), (step, ([step],), {}))
     ]
     assert (task.stop_reason, len(record.rows)) == ("finish", end + 1)
+
+
+def test_an_end_requested_under_way_waits_for_its_iteration():
+    log = []
+    record, task = play({**EXACT, "max_staleness": 2}, herald(3), log=log)
+    assert (task.stop_reason, len(record.rows)) == ("finish", 4)
+    assert [step for step, _, _ in log] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+class Finisher(ToyEvaluator):
+    """Ends the run with its second evaluation."""
+
+    def __init__(self, mode, task):
+        super().__init__(mode, 4)
+        self._task = task
+
+    def __call__(self, ctx):
+        super().__call__(ctx)
+        if ctx.eval_value is not None and self._count == 2:
+            self._task.finish = True
+            self._task.emit("seen", "evaluator")
+
+
+def test_an_evaluator_ends_the_run_with_its_result():
+    log, lanes = [], {**EXACT, "max_staleness": 1}
+    evaluator = lambda policy, task: Finisher(policy.mode, task)  # noqa: E731
+    record, task = play(lanes, toy_explorer(), steps=20, log=log, evaluator=evaluator)
+    assert task.stop_reason == "finish"
+    assert log == [(6, ("evaluator",), {})]
+    assert [row["total_step"] for row in record.rows][-1] == 6
 
 
 CALLS = {

@@ -85,6 +85,30 @@ def test_a_signal_lets_the_iteration_end_and_the_hooks_run_once(number):
     assert after == [0, 1]
 
 
+def test_a_signal_reaches_every_running_task():
+    outer_steps, inner_reasons = [], []
+
+    def run_inner(ctx):
+        outer_steps.append(ctx.total_step)
+        with Task().start() as inner:
+            inner.use(lambda ctx: signal.raise_signal(signal.SIGINT))
+            inner.run(max_step=5)
+        inner_reasons.append(inner.stop_reason)
+
+    with Task().start() as outer:
+        outer.use(run_inner).run(max_step=3)
+    assert (outer_steps, inner_reasons, outer.stop_reason) == ([0], ["SIGINT"], "SIGINT")
+
+    def handle(ctx):
+        signal.raise_signal(signal.SIGTERM)
+        task.finish = False
+        assert task.finish
+
+    with Task().start() as task:
+        task.use(handle).run(max_step=5)
+    assert (task.ctx.total_step, task.stop_reason) == (1, "SIGTERM")
+
+
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 SCRIPT = """
 import signal, sys, threading

@@ -32,6 +32,18 @@ def test_csv_resumes_after_the_saved_row(tmp_path):
     assert resumed.state_dict() == {"rows": 2, "columns": ["env_step"]}
 
 
+def test_csv_keeps_rows_in_memory_while_they_cannot_be_written(tmp_path, caplog):
+    folder = tmp_path / "run"
+    folder.write_text("a file where the folder should be")
+    writer = CsvWriter(folder / "metrics.csv")
+    writer.write({"env_step": 1})
+    writer.write({"env_step": 2, "loss": 0.25})
+    assert len(caplog.records) == 1
+    folder.unlink()
+    writer.write({"env_step": 3, "loss": 0.5})
+    assert (folder / "metrics.csv").read_text() == "env_step,loss\n1,\n2,0.25\n3,0.5\n"
+
+
 WHOLE = b"env_step,loss\n1,0.5\n2,0.25\n"
 # What follows the whole rows, and how many of its lines are damaged rows: the last one without an end may just be being
 # written.
@@ -75,6 +87,17 @@ def test_damaged_rows_before_the_checkpoint_are_named(tmp_path, caplog):
     assert "lost rows: 2 of the 3 that the checkpoint counts are left" in caplog.text
     writer.write({"env_step": 4})
     assert path.read_bytes() == b"env_step\n1\n3\n4\n"
+
+
+def test_a_resumed_file_is_that_of_the_checkpoint(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text("loss,new,env_step\n0.5,,1\n0.25,7.0,2\n")
+    CsvWriter(path).load_state_dict({"rows": 1, "columns": ["env_step", "loss", "lag"]})
+    assert path.read_text() == "env_step,loss,lag\n1,0.5,\n"
+    path = tmp_path / "metrics.csv"
+    path.write_text("env_step\n30\n40\n50\n")
+    CsvWriter(path).load_state_dict({"rows": 4, "columns": ["env_step"]}, last_clock=40)
+    assert path.read_text() == "env_step\n30\n40\n"
 
 
 def test_a_file_that_is_no_table_is_set_aside(tmp_path, caplog):

@@ -51,6 +51,21 @@ def test_search_equals_mctx(case):
     assert not found.policy[~legal].any()
 
 
+def test_rewards_on_edges_and_the_discount_decide():
+    # Action 0 earns 1 at once; action 1 earns 1 after one more step.
+    def step(latent, action):
+        reward = np.where(latent[:, 0] == 0, action == 0, latent[:, 0] == 2).astype(float)
+        after = np.where(latent[:, 0] == 0, 1.0 + action, 3.0)[:, None]
+        return Predicted(after, reward, np.zeros((len(after), 2)), np.zeros(len(after)))
+
+    root = Predicted(np.zeros((1, 1)), np.zeros(1), np.zeros((1, 2)), np.zeros(1))
+    found = plan(root, step, GumbelOptions(8, 2, 50.0, 0.1), 0.5)
+    assert found.best[0] == 0
+    assert found.action_value[0, 0] == pytest.approx(1.0)
+    # Three of four returns through action 1 have the reward, half as large; the first is the model's value, 0.
+    assert found.action_value[0, 1] == pytest.approx(0.5 * 3 / 4)
+
+
 def test_of_two_players_each_chooses_for_itself():
     # Action 0 earns 1, after which the other player can earn 3; action 1 earns nothing, and neither can the other.
     def step(latent, action):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from worlds import Counter, Faulty, Nested
+from worlds import Both, Counter, Faulty, Nested
 
 from minding.engine.data import obs_trees
 from minding.engine.errors import EnvError
@@ -50,6 +50,16 @@ def test_all_autoreset_modes_give_the_same_transitions(world):
         shortest = min(map(len, ends))
         assert shortest >= 8
         assert ends[0][:shortest] == ends[1][:shortest] == ends[2][:shortest]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_termination_wins_over_truncation_in_the_same_step(mode):
+    manager = VectorEnvManager(vector_env(Both, mode))
+    manager.reset()
+    step = manager.step(np.zeros(3, np.int64))
+    assert step.terminated.all()
+    assert not step.truncated.any()
+    assert len(step.episodes) == 3
 
 
 @pytest.mark.parametrize("mode", MODES)

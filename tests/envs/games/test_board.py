@@ -1,5 +1,6 @@
 """Board games as environments of one player against an opponent."""
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -48,6 +49,19 @@ def test_the_reward_is_the_outcome_for_the_agent(first, replies, actions, reward
             assert obs["observation"][0].sum() == k + 1, "the agent's own marks come first"
     assert earned == rewards
     assert not obs["action_mask"].any()
+
+
+def test_the_side_is_given_or_drawn_from_the_seed():
+    def opened(env, seed):
+        return bool(env.reset(seed=seed)[0]["observation"].any())
+
+    for first in (True, False):
+        env = gymnasium.make("minding/ConnectFour-v0", first=first)
+        assert {opened(env, seed) for seed in range(10)} == {not first}
+    env = gymnasium.make("minding/ConnectFour-v0")
+    drawn = [opened(env, seed) for seed in range(60)]
+    assert 15 < sum(drawn) < 45
+    assert drawn == [opened(env, seed) for seed in range(60)]
 
 
 @pytest.mark.parametrize("opponent", ["random", "uct:10"])

@@ -170,6 +170,12 @@ def test_images_are_channel_first_bytes_with_ball_and_paddle(catch):
     assert column(obs, 128) == 3
 
 
+def test_the_paddle_stops_at_the_walls(catch):
+    catch.reset(seed=0)
+    images = [catch.step(0)[0] for _ in range(5)]
+    assert column(images[-1], 128) == 0
+
+
 # DeepSea
 
 
@@ -265,6 +271,17 @@ CELLS = {"north": (1, 0, 0, 0), "south": (0, 1, 0, 0), "corridor": (0, 0, 1, 0),
 
 def remembering(seen):
     return EAST if seen[-1] != CELLS["junction"] else NORTH if seen[0] == CELLS["north"] else SOUTH
+
+
+def test_the_first_cell_alone_shows_the_goal(maze):
+    sides = set()
+    for seed in range(20):
+        obs, _ = maze.reset(seed=seed)
+        sides.add(tuple(obs.astype(int)))
+        for cell in ["corridor"] * (LENGTH - 1) + ["junction"]:
+            obs, reward, terminated, _, _ = maze.step(EAST)
+            assert (tuple(obs.astype(int)), reward, terminated) == (CELLS[cell], 0.0, False)
+    assert sides == {CELLS["north"], CELLS["south"]}
 
 
 def test_the_other_side_earns_nothing_and_walls_cost(maze):

@@ -55,6 +55,24 @@ def test_with_restart_a_fault_costs_one_row(make, caplog, backend, kind):
     assert caplog.text.count("restarted after a fault") == 1
 
 
+def test_an_environment_that_cannot_reset_is_replaced():
+    class Worn(Counter):
+        resets = 0
+
+        def reset(self, *, seed=None, options=None):
+            self.resets += 1
+            if self.resets > 2:
+                raise RuntimeError("worn out")
+            return super().reset(seed=seed)
+
+    manager = make_env_manager({"on_error": "restart"}, 1, 0, env_fn=Worn)
+    manager.reset()
+    ends = [end for _ in range(100) for end in manager.step(np.zeros(1, np.int64)).episodes]
+    assert len(ends) > 16
+    assert manager.fault_count == len(ends) // 2
+    manager.close()
+
+
 def test_a_hang_is_survived_by_a_new_worker(make):
     faults = {"kind": "hang", "at": 3, "share": 0.3}
     manager = make(
@@ -94,6 +112,12 @@ def test_deaths_in_every_step_end_the_run_despite_restart(make, monkeypatch):
         run(manager, 100)
     assert manager.fault_count == 2
     assert manager.worker_pids == ()
+
+
+def test_one_transition_between_two_faults_is_enough_to_go_on(make):
+    manager = make("Faulty", 1, on_error="restart", env_kwargs={"kind": "raise", "at": 2})
+    valid = [manager.step(np.zeros(1, np.int64)).valid is None for _ in range(60)]
+    assert valid == [True, False] * 30
 
 
 class HangsInClose(Counter):

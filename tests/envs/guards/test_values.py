@@ -116,6 +116,30 @@ def test_rounded_values_are_one_warning_in_training_and_check(kind, caplog):
     assert any(found.level == "warn" and re.search(text, found.text) for found in check_env({}, 50, env_fn=env_fn))
 
 
+class Overwrites(Counter):
+    """Writes into the action that it is given; the reward is the sum it found there."""
+
+    def __init__(self, shape=(2,)):
+        super().__init__()
+        self.action_space = spaces.MultiDiscrete(np.full(shape, 3))
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        found, action[...] = float(action.sum()), 0
+        return super().step(action)[0], found, False, False, {}
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 3)])
+def test_an_environment_may_write_into_its_action(shape):
+    manager = make_env_manager({"env_kwargs": {"shape": shape}}, 2, 0, env_fn=Overwrites)
+    size = int(np.prod(shape))
+    action = np.arange(2 * size).reshape(2, size) % 3
+    before = action.copy()
+    assert manager.step(action).reward.tolist() == before.sum(1).tolist()
+    assert np.array_equal(action, before)
+    assert not [found for found in check_env({}, 20, env_fn=lambda: Overwrites(shape)) if found.level == "error"]
+
+
 ODD = {
     "no spaces": (gymnasium.Env, "Env.observation_space: expected a gymnasium.Space, got None"),
     "zero size": (lambda: Valued(spaces.Box(0, 1, (0,)), np.zeros(0)), "has no numbers"),
@@ -123,6 +147,17 @@ ODD = {
     "method": (lambda: Valued(spaces.Dict(items=BOX), None), r"'items': .* not the name of a method"),
     "MultiBinary": (lambda: Valued(spaces.MultiBinary(2), np.array([5, 0], np.int8)), r"is \[5, 0\], its space"),
 }
+
+
+@pytest.mark.parametrize("reward", [np.array([2.0]), np.float32(2), np.array(2), True])
+def test_a_reward_may_be_an_array_of_one_number(reward):
+    def env_fn():
+        return Valued(BOX, np.zeros(1), reward)
+
+    manager = make_env_manager({}, 1, 0, env_fn=env_fn)
+    manager.step(ZEROS[:1])
+    assert manager.step(ZEROS[:1]).reward.tolist() == [np.ravel(reward)[0]]
+    assert not [found for found in check_env({}, 20, env_fn=env_fn) if found.level == "error"]
 
 
 @pytest.mark.parametrize("space", [BOX, spaces.Box(-np.inf, np.inf, (1,), np.float32), spaces.Dict(x=BOX)])

@@ -13,6 +13,7 @@ from worlds import Counter
 
 from minding.engine.errors import EnvError
 from minding.engine.process.signals import SignalGuard
+from minding.envs import make_env_manager
 
 HANGS = {"kind": "hang", "at": 2}
 ZEROS = np.zeros(2, np.int64)
@@ -65,6 +66,12 @@ class Stuck(Counter):
                     time.sleep(0.01)
             except Exception:
                 continue
+
+
+def test_hangs_while_an_environment_is_made_are_found(monkeypatch):
+    monkeypatch.setattr("minding.envs.single.factory.START_TIMEOUT", 0.2)
+    with pytest.raises(EnvError, match=r"Stuck cannot be made: __init__\(\) did not return within 0.2 s"):
+        make_env_manager({"step_timeout": 0.1, "env_kwargs": {"where": "__init__"}}, 1, 0, env_fn=Stuck)
 
 
 def test_a_signal_during_a_hang_is_still_the_guards(hanging):

@@ -66,6 +66,15 @@ def test_numbers_of_other_bounds_are_mapped_to_each_agent_s_own(mixed):
     assert act(manager, np.ones((3, 3), np.float32)).reward.tolist() == [[1, 3, 8]]
 
 
+def test_a_mask_of_one_agent_is_joined_with_the_others(mixed):
+    manager = mixed(length=6, mask="b")
+    assert manager.obs.action_mask[0].astype(int).tolist() == [[1, 1, 0, 0], [0, 0, 0, 1], [1, 1, 1, 0]]
+    described = describe_env({"env_id": "worlds:Mixed", "env_kwargs": {"mask": "b"}})
+    assert described["observation"]["spaces"]["action_mask"] == {"kind": "action_mask", "counts": [4]}
+    own = [each["observation"]["spaces"] for each in described["agents"]["spaces"]]
+    assert ["action_mask" in spaces for spaces in own] == [False, True, False]
+
+
 @pytest.mark.parametrize("kwargs", [{}, {"mask": "b"}, {"actions": "pairs"}, {"actions": "pairs", "mask": "a"}])
 def test_an_agents_own_view_has_its_own_sizes(mixed, kwargs):
     manager = mixed(2, length=6, **kwargs)

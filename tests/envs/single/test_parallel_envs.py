@@ -4,6 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
+from agent_worlds import Squad
 
 from minding.engine.data import obs_trees
 from minding.engine.errors import ConfigError, EnvError
@@ -85,6 +86,19 @@ def test_one_that_leaves_is_gone_until_the_next_episode(squad):
     assert step.episodes[0].info == {"return.a": 10, "return.b": 23, "return.c": 90}
 
 
+def test_a_joined_state_has_zeros_for_one_that_leaves(squad):
+    class Stateless(Squad):
+        def state(self):
+            raise NotImplementedError
+
+    manager = make_env_manager({"global_state": True}, 1, 0, env_fn=lambda: Stateless(leave=2, length=4))
+    for present in ([1, 1, 1], [1, 0, 1], [1, 0, 1], [0, 0, 0]):
+        step = manager.step(actions(1))
+        state = step.next_obs.state[0].reshape(3, 4)
+        assert (step.next_obs.alive[0] == present).all()
+        assert np.array_equal(state, step.next_obs.observation[0] * np.array(present)[:, None])
+
+
 def test_a_terminated_agent_has_no_future_at_a_time_limit(squad):
     manager = squad(1, leave=3, length=3)
     for _ in range(3):
@@ -133,6 +147,14 @@ def test_the_state_joins_the_observation_where_asked_for(squad):
     assert described["agents"]["state"]["shape"] == [3]
 
 
+def test_one_reward_for_the_team_is_the_sum(squad):
+    manager = squad(2, length=2, env={"team_reward": True})
+    assert manager.step(actions(2)).reward.tolist() == [33, 33]
+    step = manager.step(actions(2))
+    assert step.episodes[0] == EpisodeEnd(0, 33 + 36, 2)
+    assert np.array_equal(step.team_reward, step.reward)
+
+
 def test_the_sum_of_individual_rewards_is_the_team_s(squad):
     assert squad(2).step(actions(2)).team_reward.tolist() == [33, 33]
 
@@ -157,6 +179,18 @@ def test_declared_info_has_zeros_for_silent_agents(squad):
     assert loads == [[[1, 101, 201]], [[2, 0, 202]]]
     description = describe_env({"env_id": "worlds:Squad", "info_keys": ["load"]})
     assert description["info"] == {"load": {"shape": [], "dtype": "float32"}}
+
+
+def test_info_of_the_last_step_alone_is_zero_before():
+    class Late(Squad):
+        def tell(self, agents):
+            obs, infos = super().tell(agents)
+            return obs, infos if self.steps == self.length else {agent: {} for agent in infos}
+
+    manager = make_env_manager({"info_keys": ["load"]}, 1, 0, env_fn=lambda: Late(length=3))
+    manager.reset()
+    loads = [manager.step(actions(1)).info["load"].tolist() for _ in range(4)]
+    assert loads == [[[0, 0, 0]], [[0, 0, 0]], [[3, 103, 203]], [[0, 0, 0]]]
 
 
 def test_the_state_of_a_manager_restores_everything(squad):
@@ -211,6 +245,11 @@ def test_the_last_step_of_an_episode_owes_each_agent_the_same(squad, odd):
     manager.step(actions(1))
     with pytest.raises(EnvError, match=f"step 2 .*the {odd.removeprefix('no ')} of agent 'b' is missing"):
         manager.step(actions(1))
+
+
+def test_nothing_is_owed_to_one_that_was_gone_before(squad):
+    manager = squad(1, odd="no reward", leave=1, length=4)
+    assert [manager.step(actions(1)).reward[0].tolist() for _ in range(3)] == [[1, 11, 21], [2, 0, 22], [3, 0, 23]]
 
 
 def test_a_fault_can_restart_the_environment(squad):

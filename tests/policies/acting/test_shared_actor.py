@@ -58,6 +58,10 @@ def test_agents_act_by_their_numbers_and_opponents_by_ours():
     assert PPO(cfg, modes=("eval", "collect")).collect_mode.forward(obs)["value"].tolist() == [[second[0]] * 2] * 4
 
 
+def test_random_actions_have_the_axis(policies):
+    assert policies[0].collect_mode.forward(team_obs()[0], random=True)["action"].shape == (4, 2)
+
+
 def test_a_memory_belongs_to_each_agent_and_its_environment():
     memory = {"policy.model.memory": "gru", "policy.model.memory_dim": 4}
     mode = PPO(team_config(**memory), modes=("collect",)).collect_mode

@@ -105,6 +105,19 @@ def test_each_collector_has_discounted_sums_of_its_own(rnd):
     assert sums["1"].shape == (ENVS,)
 
 
+def test_each_pass_takes_every_row_in_an_order_of_its_own(rnd):
+    rows = np.array([0, 1, 3, 4, 6, 7, 8, 10])
+    passes = [index for index, valid in (rnd._minibatches(rows, 8) for _ in range(3)) if valid is None]
+    assert [each.shape for each in passes] == [(4, 2)] * 3
+    orders = [each.ravel().tolist() for each in passes]
+    assert [sorted(order) for order in orders] == [rows.tolist()] * 3
+    assert len({tuple(order) for order in orders}) == 3
+    # Places that are left are filled, and count for nothing.
+    index, valid = rnd._minibatches(rows, 12)
+    assert valid.tolist() == [[1, 1, 0]] * 4
+    assert sorted(index[valid > 0].tolist()) == rows.tolist()
+
+
 def test_reset_rows_are_neither_rewarded_nor_learned_from(rnd):
     valid = np.ones((STEPS, ENVS), bool)
     valid[2, 1] = valid[5, 0] = False
@@ -188,3 +201,15 @@ def test_images_are_whitened_by_pixel_and_clipped(rnd_of_images):
     moments = rnd_of_images.state_dict()["observations"]["next_obs"]
     np.testing.assert_allclose(moments["mean"], seen.reshape(len(seen), -1).mean(axis=0))
     np.testing.assert_allclose(moments["var"], seen.reshape(len(seen), -1).var(axis=0), atol=1e-9)
+
+
+def test_a_pixel_that_had_never_changed_is_5_deviations_away(rnd_of_images):
+    rnd_of_images.estimate(images())
+    changed = np.full((1, 2, 5, 5), 102, np.uint8)
+    changed[0, 0, 0, :2] = 38, 255
+    data = {"next_obs": changed}
+    # No row is taken into the moments.
+    rnd_of_images._whiten(data, np.zeros(0, np.int64))
+    # Eleven images of 0 and one of 255: the deviation is 255 sqrt(11) / 12.
+    np.testing.assert_allclose(data["next_obs"][0, 0, 0, :2], [5.0, np.sqrt(11)], rtol=1e-5)
+    assert data["next_obs"].dtype == np.float32
