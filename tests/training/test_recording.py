@@ -125,9 +125,9 @@ def test_exploring_is_recorded_as_it_is_collected(trained, tmp_path):
 def test_a_policy_learns_what_was_recorded(trained, tmp_path):
     data = training.record_data(trained, 400, tmp_path / "data")
     user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "bc", "other": {"data": str(tmp_path / "data")}})
-    short = ["run.max_train_iter=1000", "run.max_train_epoch=40", "run.final_episodes=2", "run.loggers=[]"]
+    short = ["run.max_train_iter=1000", "run.max_train_epoch=120", "run.final_episodes=2", "run.loggers=[]"]
     cfg = compile_run(user, [*short, "policy.learn.batch_size=64", f"run.out_dir={tmp_path}", "exp_name=clone"])
     summary = training.train(cfg, RunDir.create(cfg), progress=False)
-    assert (summary.stop_reason, summary.train_iter, summary.env_step) == ("max_train_epoch", 250, 0)
+    assert (summary.stop_reason, summary.train_iter, summary.env_step) == ("max_train_epoch", 750, 0)
     policy = training.load_policy(RunDir.open(tmp_path / "clone")).policy
     assert (policy.eval_mode.forward(data.obs[""]) == data.action).mean() > 0.95
