@@ -121,7 +121,7 @@ def test_environments_are_joined_in_units_of_published_means(tmp_path):
     assert lines[3] == "| SAC | 0 | 0 | not measured |  |  |"
 
 
-def test_families_are_in_units_of_published_scores_above_random_play(tmp_path):
+def test_families_are_in_published_scores_above_random_play(tmp_path):
     families = {"scores": {"lunarlander_ppo": 200.0, "lunarlander_dqn": 150.0}, "random": {"LunarLander-v3": -200.0}}
     scores = [{"SB3 zoo": [100.0, 1.0], "Tianshou": [250.0]}[side] for side in ("SB3 zoo", "Tianshou")]
     published = {side: {"scores": {"hopper_ppo": score}} for side, score in zip(("SB3 zoo", "Tianshou"), scores)}

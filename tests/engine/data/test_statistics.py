@@ -58,7 +58,7 @@ def test_images_give_the_moments_of_their_pixels():
         ([7.0], 7.0, 0.0),
     ],
 )
-def test_zero_stays_zero_unless_the_mean_is_several_deviations_away(samples, center, square):
+def test_zero_stays_zero_unless_the_mean_is_deviations_away(samples, center, square):
     found = RunningMoments.of(np.array(samples)).zero_keeping()
     assert [x.dtype for x in found] == [np.float64, np.float64]
     np.testing.assert_allclose(found, (center, 1 / np.sqrt(square + 1e-8)), rtol=1e-7)
