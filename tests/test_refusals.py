@@ -26,8 +26,10 @@ VARYING = {
     r"/[^\s'\"]*recorded-\w+": "RECORDED",
     r"(?<=\.py:)\d+|(?<=refusals.txt:)\d+|(?<=pid )\d+|(?<=process )\d+": "*",
     r"(?<=-)[0-9a-f]{8}(?=\.)|(?<=0x)[0-9a-f]{6,}": "*",
+    r"(python/\w+(-v\d+)?)-\d+\b": r"\1",
 }
-"""Folders, lines, processes and what files are named after: what is written in their place."""
+"""Folders, lines, processes, what files are named after, and the numbers of environments of one name: what is written
+in their place."""
 FIXTURE = type(pytest.fixture(lambda: None))
 
 

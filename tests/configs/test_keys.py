@@ -4,9 +4,9 @@ import dataclasses
 import functools
 
 import pytest
-from fakes import IMAGE, VECTOR, Batches, dict_of
+from fakes import IMAGE, VECTOR, dict_of
 from of_algorithms import constant, environment, has, is_offline, length, recorded
-from test_contract import ROWS, random_batch
+from test_contract import batches_of, random_batch
 
 from minding import training
 from minding.cli.summary import print_summary
@@ -100,7 +100,7 @@ def build(algorithm, read, folder, *overrides):
         learners = [leaf.middleware for leaf in all_leaves(chain_nodes(task.members)) if leaf.role is Role.LEARN]
         stated = get_chain(cfg.chain).learner
         assert stated is None or default_staleness([stated]) == default_staleness(learners)
-    batch = random_batch(Batches(policy, ROWS))
+    batch = random_batch(batches_of(policy))
     if has(algorithm, "learn.horizon") and batch.index.ndim == 2:
         # Sequences of one transition.
         batch = dataclasses.replace(batch, index=batch.index[:, None])

@@ -112,5 +112,5 @@ def test_without_restart_one_message_names_the_environment(counting_config, kind
     cfg = counting_config(**{"policy.collect.n_sample": ENVS * STEPS})
     env = make_env_manager({"env_kwargs": {"kind": kind, "share": 0.2}}, ENVS, 0, env_fn=Flaky)
     buffer = Recorder()
-    with pytest.raises(EnvError, match=r"environment \d \(Flaky\), step \d+ of its episode: "):
+    with pytest.raises(EnvError, match=r"environment \d \(Flaky\)(: failed in reset|, step \d+ of its episode): "):
         run(StepCollector(cfg, AgePolicy(value=False).collect_mode, env), data_pusher(cfg, buffer), iterations=100)
