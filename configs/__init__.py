@@ -137,7 +137,7 @@ def compile_run(
     data = said.value("policy.other.data") or setting_at(given, "policy.other.data")
     recorded = not names_env(given, said.onto({}))
     if recorded:
-        if data is None or algorithm.unit != "train_iter":
+        if data is None:
             refuse_without_env(algorithm)
         given = {**given, "env": {**named_env, **env_of_data(str(data))}}
 

@@ -132,7 +132,7 @@ class ScaleMeter:
     def observation_trouble(self) -> str:
         """Problem of the scales of the observed numbers; empty if they are near 1."""
         found = [
-            (float(scale), _name(leaf, number))
+            (float(scale), leaf.entry(number))
             for path, leaf in self._leaves.items()
             for number, scale in enumerate(np.sqrt(self._squares[path] / max(self._rows, 1)).ravel())
             if scale > 0
@@ -155,9 +155,3 @@ def _is_measured(leaf: Leaf) -> bool:
     if leaf.part != OBSERVATION or leaf.count is not None or leaf.choices:
         return False
     return leaf.dtype.kind in "fiu" and not (leaf.dtype == np.uint8 and len(leaf.shape) > 1)
-
-
-def _name(leaf: Leaf, number: int) -> str:
-    """The name of one number of an observation, such as ``observation 'tank'[2]``."""
-    place = ", ".join(map(str, np.unravel_index(number, leaf.shape))) if leaf.shape else ""
-    return f"{leaf.label}[{place}]" if leaf.shape else leaf.label

@@ -227,7 +227,10 @@ def name_of(middleware: object) -> str:
 
 
 def check_callable(middleware: object, source: str) -> None:
-    """Raises MiddlewareError unless `middleware` can be called; `source` begins the message."""
+    """Raises MiddlewareError unless `middleware` can be called with a context; `source` begins the message."""
+    if isinstance(middleware, type):
+        name = middleware.__name__
+        raise MiddlewareError(f"{source} the class {name}; a middleware is what it makes: {name}(...)")
     if not callable(middleware):
         raise MiddlewareError(
             f"{source} {middleware!r} of type {type(middleware).__name__}; a middleware is a callable "

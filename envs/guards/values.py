@@ -15,6 +15,8 @@ from minding.envs.spaces.layout import ObsLayout
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _EXACT = 2.0**24
 """From this number on, float32 cannot hold every integer."""
+_SHOWN = 8
+"""Numbers of an observation that a message shows whole; of more, it names the first that cannot be used."""
 
 
 PLAIN = (float, np.float64, np.float32, int)
@@ -99,10 +101,13 @@ class ValueCheck:
             beyond = ", which float32 cannot hold" if np.isfinite(reward[row]).all() else ""
             found[int(row)] = f"reward is {reward[row]}{beyond}"
         for i in self._floats:
-            usable = (np.abs(arrays[i]) < LARGEST).reshape(len(arrays[i]), -1).all(1)
-            for row in np.flatnonzero(~usable):
-                value = np.array2string(arrays[i][row], threshold=8, precision=4)
-                found.setdefault(int(row), f"{self._leaves[i].label} is {value}{_unusable(arrays[i][row])}")
+            leaf, usable = self._leaves[i], (np.abs(arrays[i]) < LARGEST).reshape(len(arrays[i]), -1)
+            for row in np.flatnonzero(~usable.all(1)):
+                name, value = leaf.label, arrays[i][row]
+                if value.size > _SHOWN:
+                    place = int(usable[row].argmin())
+                    name, value = leaf.entry(place), value.ravel()[place]
+                found.setdefault(int(row), f"{name} is {np.array2string(value, precision=4)}{_unusable(value)}")
         for row, what in self.outside(arrays):
             found.setdefault(row, what)
         for row, what in self.stuck(arrays, over):

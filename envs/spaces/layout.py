@@ -51,6 +51,11 @@ class Leaf:
             array = array.reshape(lead + self.shape)
         return array if self.start is None else array - self.start
 
+    def entry(self, number: int) -> str:
+        """The name of one number of this leaf, such as ``observation 'tank'[2]``."""
+        place = ", ".join(map(str, np.unravel_index(number, self.shape))) if self.shape else ""
+        return f"{self.label}[{place}]" if self.shape else self.label
+
     def pick(self, obs: Any) -> Any:
         """The part of `obs` that belongs to this leaf; ShapeError if it is missing."""
         value = obs

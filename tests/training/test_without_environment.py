@@ -41,6 +41,7 @@ def test_actions_are_rescaled_as_the_configuration_says():
 def test_data_bring_the_environment_in_which_they_were_recorded(tmp_path):
     made = recorded("Pendulum-v1")
     cfg = compile_run("iql", [f"policy.other.data={made}"])
+    assert compile_run("gail", [f"policy.other.data={made}"]).env.env_id == cfg.env.env_id
     assert cfg.env == compile_run("iql", ["env.env_id=Pendulum-v1", "env.max_episode_steps=200"]).env
     assert compile_run("iql", [f"policy.other.data={made}", "env.env_id=data"]).env.env_id == "data"
 

@@ -37,6 +37,13 @@ def test_unusable_values_are_found_by_row():
         assert not found or "from 1.8e19 on float32 cannot hold the square of a number" in rows[0][1]
 
 
+def test_of_many_numbers_the_unusable_one_is_named():
+    values = ValueCheck(ObsLayout(spaces.Dict({"tank": spaces.Box(-np.inf, np.inf, (4, 5), np.float32)})))
+    obs = np.ones((2, 4, 5), np.float32)
+    obs[1, 2, 3] = np.nan
+    assert values.bad_rows([obs], np.zeros(2)) == [(1, "observation 'tank'[2, 3] is nan")]
+
+
 class Valued(Counter):
     """Observes `obs` and gives `reward`, from the second step on."""
 
