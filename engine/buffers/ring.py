@@ -30,13 +30,14 @@ class Ring:
             raise ConfigError(f"buffer capacity: expected at least 1 row, got {capacity}")
         self.capacity = capacity
         self.layout = layout
+        spare = max(FEW, capacity // 16) if layout.linked else 0
+        # First, because they say whether there is enough memory.
+        self.tables: DeviceTables | TablesPart = DeviceTables(layout, capacity, spare) if tables is None else tables
         self.order = RowOrder(capacity) if ordered or layout.linked else None
         self._successors: Successors | None = None
         if layout.linked and self.order is not None:
             self._successors = Successors(self.order, capacity)
-            self._successors.grow(max(FEW, capacity // 16))
-        spare = self._successors.spare if self._successors else 0
-        self.tables: DeviceTables | TablesPart = DeviceTables(layout, capacity, spare) if tables is None else tables
+            self._successors.grow(spare)
         self._pushed = 0
         self._origin = new_origin()
 

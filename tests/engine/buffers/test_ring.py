@@ -94,3 +94,8 @@ def test_a_loaded_ring_shares_no_version_with_its_source():
     for table, saved in zip(buffer.tables.host, buffer.state_dict()["tables"].values()):
         assert np.shares_memory(table, saved.array)
         assert len(saved.array) == 3
+
+
+def test_too_many_rows_are_refused_before_anything_is_kept():
+    with pytest.raises(MemoryError, match=r"1,000,000,000,000 rows of \d+ bytes take .* rows fit"):
+        Ring(10**12, RowLayout(FIELDS), ordered=True)
