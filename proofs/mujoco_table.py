@@ -65,6 +65,24 @@ def aggregate_table(results: Results) -> str:
     return "\n".join([*lines, ""])
 
 
+def replaced_table(results: Results) -> str:
+    """Final scores of runs that were made again with the same settings, by seed: the row before, and the newest."""
+    lines = ["| environment | seeds | centred | zero kept |", "|---|---|---|---|"]
+    for preset in presets():
+        newest = {row["seed"]: row for row in whole_runs(results, preset)}
+        before = {
+            row["seed"]: row
+            for row in results.lines("learning")
+            if row["preset"] == preset and (now := newest.get(row["seed"])) and row is not now
+            if row["settings_hash"] == now["settings_hash"]
+        }
+        seeds = sorted(before)
+        sides = [", ".join(f"{side[seed]['eval_mean']:,.0f}" for seed in seeds) for side in (before, newest)]
+        if seeds:
+            lines.append(f"| {load_preset(preset).env.env_id} | {', '.join(map(str, seeds))} | {' | '.join(sides)} |")
+    return "\n".join([*lines, ""])
+
+
 def draw_grid(results: Results) -> None:
     """Draws ``images/mujoco.png``: a row per algorithm, a column per environment.
 

@@ -24,7 +24,7 @@ from minding.engine.run.run_summary import plays_itself
 from minding.policies import ALGORITHMS
 from proofs import offline_tables
 from proofs.families import draw_families, families_table
-from proofs.mujoco_table import aggregate_table, draw_grid, mujoco_table
+from proofs.mujoco_table import aggregate_table, draw_grid, mujoco_table, replaced_table
 from proofs.peer_defaults import peer_defaults_table
 from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results, changed_since
 from proofs.steadiness import steadiness
@@ -511,6 +511,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "memory": _memory,
     "mujoco": mujoco_table,
     "mujoco_aggregate": aggregate_table,
+    "mujoco_normalization": replaced_table,
     "offline": lambda results: offline_tables.offline_table(results) or NOT_YET,
     "peer_defaults": peer_defaults_table,
     "repeated_runs": _repeated_runs,

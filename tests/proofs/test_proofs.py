@@ -9,6 +9,7 @@ import pytest
 from benchmarks.pages import filled, lanes_table
 from minding.configs.names import expectation
 from proofs import pages as proof_pages
+from proofs import team_benchmark
 from proofs.run import parse_arguments, plan
 from proofs.runs import LEARNING, ROOT, Job, Learning, Results, changed_since
 from proofs.steadiness import after_target
@@ -61,7 +62,8 @@ def test_every_measured_variant_is_one_of_its_study():
     """A variant that is renamed would leave the table, and its row the page."""
     rows = [json.loads(line) for line in (ROOT / "docs/results/studies.jsonl").read_text().splitlines()]
     assert {(row["study"], row["variant"]) for row in rows} <= {
-        (name, variant) for name, study in STUDIES.items() for variant in study.variants
+        *((name, variant) for name, study in STUDIES.items() for variant in study.variants),
+        *((job.study, job.variant) for job in team_benchmark.jobs()),
     }
 
 

@@ -13,7 +13,7 @@ from proofs import benchmark_sets
 from proofs.critics_first import CriticsFirstCell
 from proofs.defaults import NAME, online, small_task, steps_of
 from proofs.families import draw_families, families_table
-from proofs.mujoco_table import aggregate_table, best_of_means
+from proofs.mujoco_table import aggregate_table, best_of_means, replaced_table
 from proofs.runs import ROOT, Results, RunFailed
 from proofs.scale_tasks import Dispatcher
 
@@ -119,6 +119,18 @@ def test_environments_are_joined_in_units_of_published_means(tmp_path):
     lines = aggregate_table(results).splitlines()
     assert lines[2].startswith("| PPO | 2 | 3 | 0.97 | 0.97 | ")
     assert lines[3] == "| SAC | 0 | 0 | not measured |  |  |"
+
+
+def test_a_run_that_was_made_again_stands_beside_the_one_before(tmp_path):
+    results = Results(tmp_path)
+    for line in (
+        {**row(0, 10.0, [1.0]), "settings_hash": "other"},
+        row(0, 1000.0, [1.0, 2.0]),
+        row(1, 300.0, [1.0, 2.0]),
+        row(0, 2000.4, [1.0, 2.0]),
+    ):
+        results.append("learning", line)
+    assert replaced_table(results).splitlines()[2:] == ["| Hopper-v5 | 0 | 1,000 | 2,000 |"]
 
 
 def test_families_are_in_published_scores_above_random_play(tmp_path):
