@@ -8,7 +8,7 @@ from typing import Protocol
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import Declaration, declare
 from minding.engine.console import console_logger
-from minding.engine.errors import ConfigError
+from minding.engine.errors import ConfigError, whole_number
 
 
 class Finishable(Protocol):
@@ -39,10 +39,14 @@ def termination_checker(
       stop_value: evaluation mean at which the run ends; NaN never reaches it.
       task: the task to end; the global one by default.
     Raises:
-      ConfigError: if no limit is given.
+      ConfigError: if no limit is given, or one is not an integer.
     """
     counters = {"env_step": max_env_step, "train_iter": max_train_iter, "train_epoch": max_train_epoch}
-    limits = {name: limit for name, limit in counters.items() if limit is not None}
+    limits = {
+        name: whole_number(limit, f"termination_checker: max_{name} must be an integer of 0 or more")
+        for name, limit in counters.items()
+        if limit is not None
+    }
     if not limits and stop_value is None:
         raise ConfigError(
             "termination_checker needs max_env_step, max_train_iter, max_train_epoch or stop_value; all are None"
