@@ -73,6 +73,21 @@ def test_a_version_that_does_not_fit_is_one_line_with_the_fix(source, message, t
     assert (ended.returncode, ended.stderr) == (2, f"minding: {message}: pip install 'gymnasium>=1.1,<2'\n")
 
 
+BEFORE_GYMNASIUM_1_4 = """
+import gymnasium.vector as vector
+
+def not_generic(cls, parts):
+    raise TypeError(f"{cls} is not a generic class")
+
+vector.VectorWrapper.__class_getitem__ = classmethod(not_generic)
+import minding.envs.backends.native, minding.envs.manager
+"""
+
+
+def test_environments_load_by_the_oldest_gymnasium():
+    subprocess.run([sys.executable, "-c", BEFORE_GYMNASIUM_1_4], cwd=ROOT, check=True, timeout=60)
+
+
 def test_constraints_and_requirements_can_be_met_together():
     extras = PYPROJECT["project"]["optional-dependencies"].values()
     lines = [*PYPROJECT["project"]["dependencies"], *(line for extra in extras for line in extra)]

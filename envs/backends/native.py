@@ -61,7 +61,7 @@ def atari_env(options: Mapping[str, Any], num_envs: int) -> VectorEnv[Any, Any, 
     return FirstFrames(AtariVectorEnv(num_envs=num_envs, **options))
 
 
-class FirstFrames(VectorWrapper[Any, Any, Any]):  # type: ignore[misc]
+class FirstFrames(VectorWrapper):  # type: ignore[misc]
     """Fills the missing frames of stacks at the start of an episode with its first frame, as `frame_stack` does.
 
     Args:

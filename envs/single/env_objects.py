@@ -76,7 +76,7 @@ class GivenVector:
         self._lent = False
 
 
-class _Lent(VectorWrapper[Any, Any, Any, Any, Any]):
+class _Lent(VectorWrapper):
     """The vector environment on loan: closing it returns it."""
 
     def __init__(self, env: AnyVectorEnv, owner: GivenVector) -> None:

@@ -241,7 +241,7 @@ class JoinActions(gymnasium.ActionWrapper[Any, Any, Any]):  # type: ignore[misc]
         return self.action_space.codec.split(action) if isinstance(action, np.ndarray) else action
 
 
-class JoinVectorActions(VectorActionWrapper[Any, Any, Any, Any]):  # type: ignore[misc]
+class JoinVectorActions(VectorActionWrapper):  # type: ignore[misc]
     """Splits each batch of rows into the actions that a vector environment takes."""
 
     action_space: JoinedActions
