@@ -30,6 +30,6 @@ main_config = EasyDict(
             target=dict(kind="soft", tau=0.02),
         ),
         collect=dict(n_sample=1600),
-        eval=dict(freq=50_000, n_episode=40),
+        eval=dict(freq=50_000, n_episode=40, deterministic=True),
     ),
 )

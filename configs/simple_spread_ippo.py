@@ -19,6 +19,6 @@ main_config = EasyDict(
         model=dict(hidden=[128, 128]),
         learn=dict(learning_rate=7e-4, n_epoch=10, n_minibatch=8, gamma=0.95, entropy_weight=0.002, value_clip=False),
         collect=dict(n_sample=800),
-        eval=dict(freq=20_000, n_episode=40),
+        eval=dict(freq=20_000, n_episode=40, deterministic=True),
     ),
 )

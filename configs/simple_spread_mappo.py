@@ -16,6 +16,6 @@ main_config = EasyDict(
         model=dict(hidden=[128, 128]),
         learn=dict(n_minibatch=8, gamma=0.95, entropy_weight=0.002, value_clip=False),
         collect=dict(n_sample=1600),
-        eval=dict(freq=50_000, n_episode=40),
+        eval=dict(freq=50_000, n_episode=40, deterministic=True),
     ),
 )

@@ -174,6 +174,8 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     policy["learn"].pop("on_nan")
     policy["other"].pop("save_buffer", None)
     policy["other"].pop("data_memory", None)
+    if policy["eval"].get("deterministic"):
+        policy["eval"].pop("deterministic")
     memory = policy["model"].get("memory", "gtrxl")
     unused = ["memory_length", "memory_layers", "memory_heads"] if memory != "gtrxl" else []
     unused += ["memory", "memory_dim"] if memory == "none" else []

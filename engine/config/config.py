@@ -288,6 +288,7 @@ class EvalSection(OpenSection):
     freq: int
     n_episode: int
     max_episode_steps: int
+    deterministic: bool = True
     fqe: bool = False
     fqe_steps: int
     simulations: int

@@ -66,6 +66,10 @@ class Actor:
         """Returns the actions without exploration, in the policy's own units; draws nothing."""
         raise NotImplementedError
 
+    def evaluate(self, outputs: Outputs) -> Array:
+        """Returns the actions of an evaluation, in the policy's own units."""
+        return self.decide(outputs)
+
     # Used by the modes.
 
     @flush_denormals
@@ -88,11 +92,11 @@ class Actor:
 
     @flush_denormals
     def act(self, obs: ObsLike, action_mask: Array | None = None) -> Array:
-        """Acts without exploration, in the environment's units; an actor with memory updates it with the observations.
+        """Acts as evaluations do, in the environment's units; an actor with memory updates it with the observations.
         `action_mask`: bool ``(B, A)``, needed if `obs` does not contain the mask."""
         if action_mask is not None:
             obs = self._with_mask(obs, np.asarray(action_mask))
-        return self.adapter(self.decide(self._next_outputs(obs)[0]))
+        return self.adapter(self.evaluate(self._next_outputs(obs)[0]))
 
     def explore_as(self, obs: ObsLike, **collect_kwargs: Any) -> Array:
         """Acts as `collect` does, in the environment's units."""
@@ -270,6 +274,9 @@ class SamplingActor(Actor):
     Network outputs: the parameters of `distribution`.
     """
 
+    first_draw: StateDict | None = None
+    """State of the random stream with which each evaluation begins; None: evaluations take the likeliest action."""
+
     def __init__(
         self,
         name: str,
@@ -294,7 +301,23 @@ class SamplingActor(Actor):
         return {"action": self.shaped(action), "log_prob": log_prob}
 
     def decide(self, outputs: Outputs) -> Array:
-        return self.shaped(self.distribution.mode(self.params(outputs)))
+        return self.shaped(self.distribution.mode(self.deciding(outputs)))
+
+    def evaluate(self, outputs: Outputs) -> Array:
+        if self.first_draw is None:
+            return self.decide(outputs)
+        return self.shaped(self.distribution.draw(self.deciding(outputs), self.rng))
+
+    def deciding(self, outputs: Outputs) -> Outputs:
+        """The parameters of `distribution` without what only learning needs."""
+        return self.params(outputs)
+
+    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
+        """Clears the memory of these environments; with all of them, an evaluation begins, which draws the same numbers
+        as the last one."""
+        super().reset(env_ids)
+        if env_ids is None and self.first_draw is not None:
+            restore_generator(self.rng, self.first_draw)
 
     @flush_denormals
     def log_prob(self, obs: ObsLike, action: Array) -> Array:

@@ -122,8 +122,8 @@ class CentralActor(StochasticActor):
     def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
         return super().explore((outputs[-1], *outputs[:-1]), mask, **collect_kwargs)
 
-    def decide(self, outputs: Outputs) -> Array:
-        return self.shaped(self.distribution.mode(outputs))
+    def deciding(self, outputs: Outputs) -> Outputs:
+        return outputs
 
     @flush_denormals
     def value(self, obs: ObsLike, memory: Array | None = None) -> Array:

@@ -22,9 +22,9 @@ from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled
 from minding.engine.process.floats import flush_denormals
 from minding.engine.process.runtime import ms, nn
-from minding.engine.seeding import SeedStreams
+from minding.engine.seeding import SeedStreams, generator_state
 from minding.engine.types import Array
-from minding.policies.acting.actors import Actor, Network, Outputs
+from minding.policies.acting.actors import Actor, Network, Outputs, SamplingActor
 from minding.policies.acting.memory import Memory
 from minding.policies.acting.team_actors import SharedActor
 from minding.policies.core.modes import View, dumps, graph_view, host_view, loads
@@ -335,11 +335,12 @@ class Acting:
         return self._shared(actor)
 
     def _new_actor(self, mode: str) -> Actor:
-        # Evaluation draws nothing.
-        rng = SeedStreams(self._policy.config.seed).generator("policy.act")
+        rng = SeedStreams(self._policy.config.seed).generator("policy.act" if mode == "collect" else "policy.eval")
         actor, size = self._policy.make_actor(self._network, rng), self._policy.net.memory_size
         if size:
             actor.memory = Memory(size, f"{self._policy.name}.{mode}_mode")
+        if mode == "eval" and isinstance(actor, SamplingActor) and not self._policy.cfg.eval.get("deterministic", True):
+            actor.first_draw = generator_state(rng)
         return actor
 
     def _shared(self, actor: Actor) -> Actor | SharedActor:

@@ -26,7 +26,7 @@ class RolloutSettings(PolicySection):
     model: RolloutModel
     learn: RolloutLearn
     collect: shared.Collect
-    eval: shared.Evaluation
+    eval: shared.StochasticEvaluation
     other: OtherSection
 
 

@@ -431,6 +431,12 @@ class Evaluation(EvalSection):
     )
 
 
+class StochasticEvaluation(Evaluation):
+    """Evaluations of policies that learn which action to draw."""
+
+    deterministic: bool = setting(True, None, "take the likeliest action; false: draw it, as while collecting")
+
+
 class DataEvaluation(Evaluation):
     """Evaluations of algorithms that learn from recorded data."""
 

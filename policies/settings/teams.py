@@ -122,7 +122,7 @@ class COMASettings(PolicySection):
     model: COMAModel
     learn: COMALearn
     collect: shared.Collect = section(n_sample=400)
-    eval: shared.Evaluation
+    eval: shared.StochasticEvaluation = section(deterministic=False)
     other: OtherSection
 
 
@@ -133,6 +133,7 @@ class IPPOSettings(ProximalSettings):
     """
 
     learn = section(n_epoch=4, n_minibatch=4)
+    eval = section(deterministic=False)
 
 
 class TeamLearn(LearnSection):
@@ -161,6 +162,7 @@ class MAPPOLearn(CentralLearn, EarlyStopLearn):
 
 class MAPPOSettings(ProximalSettings):
     learn: MAPPOLearn
+    eval = section(deterministic=False)
 
 
 class HAPPOLearn(shared.TrustRegion, shared.CriticRate, CentralLearn):
@@ -179,6 +181,7 @@ class HAPPOSettings(RolloutSettings):
     model: RolloutModel
     learn: HAPPOLearn
     collect = section(n_sample=1024)
+    eval = section(deterministic=False)
 
 
 class MADDPGModel(shared.CriticNetwork):

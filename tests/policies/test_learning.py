@@ -38,6 +38,8 @@ def train(algorithm):
     always = {"policy.learn.gamma": Invest.GAMMA, "policy.eval.freq": 10**6, "run.max_env_step": 2400}
     overrides = {**always, **of_algorithms.constant(algorithm, "LEARNS")}
     cfg = compile_run(Config(user), [f"{key}={value}" for key, value in overrides.items()])
+    if "deterministic" in cfg.policy.eval:
+        cfg.policy.eval.deterministic = True
     task = Task()
     with task.start(ctx=OnlineRLContext()):
         policy = training.build(task, cfg)
@@ -81,7 +83,12 @@ def earned_by_acting_differently(algorithm, seed, *settings):
             "collector_env_num": 8,
             "evaluator_env_num": 1,
         },
-        "policy": {"type": algorithm, "model": {"hidden": [16]}, "learn": {"learning_rate": 0.01}},
+        "policy": {
+            "type": algorithm,
+            "model": {"hidden": [16]},
+            "learn": {"learning_rate": 0.01},
+            "eval": {"deterministic": True},
+        },
         "run": {"max_env_step": 3200},
     }
     cfg, task = compile_run(Config(user), ["policy.collect.n_sample=80", "policy.eval.freq=1000000", *settings]), Task()

@@ -58,6 +58,25 @@ def test_agents_act_by_their_numbers_and_opponents_by_ours():
     assert PPO(cfg, modes=("eval", "collect")).collect_mode.forward(obs)["value"].tolist() == [[second[0]] * 2] * 4
 
 
+def test_an_evaluation_may_draw_and_each_draws_the_same():
+    obs, rows = team_obs(num_envs=2000)
+    drawn, likeliest = (
+        PPO(team_config(**{"policy.eval.deterministic": given}), modes=("eval",)).eval_mode for given in (False, True)
+    )
+    before = drawn.forward(obs)
+    drawn.reset([0])
+    later = drawn.forward(obs)
+    drawn.reset()
+    assert np.array_equal(drawn.forward(obs), before)
+    assert (later != before).any()
+    logits = drawn.actor.actor.outputs({"observation": rows})[1]
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    odds /= odds.sum(axis=1, keepdims=True)
+    counts, expected = np.bincount(before.ravel(), minlength=odds.shape[1]), odds.sum(axis=0)
+    assert (np.abs(counts - expected) < 4 * np.sqrt(expected)).all()
+    assert np.array_equal(likeliest.forward(obs).ravel(), logits.argmax(axis=1))
+
+
 def test_random_actions_have_the_axis(policies):
     assert policies[0].collect_mode.forward(team_obs()[0], random=True)["action"].shape == (4, 2)
 
