@@ -30,6 +30,8 @@ _OF_CHAINS = {
 """Settings with an effect in some chains only, and these chains."""
 MOST_ROWS = 100_000_000
 """Maximum number of rows in all gradient steps of an iteration: their indices are sampled first and take 0.4 GB."""
+SHORT_ROLLOUT = 10_000
+"""Steps of a rollout that may be longer than the run, as in a short trial of settings."""
 
 
 def check_settings(cfg: Config) -> None:
@@ -91,7 +93,7 @@ def _check_shards(cfg: Config) -> None:
 
 
 def _check_rollout(cfg: Config) -> None:
-    """A rollout is a whole number of steps in every environment and splits into equal minibatches."""
+    """A rollout is a whole number of steps in every environment, splits into equal minibatches and fits the run."""
     if "n_sample" not in cfg.policy.collect:
         return
     n_sample = cfg.policy.collect.n_sample
@@ -101,6 +103,12 @@ def _check_rollout(cfg: Config) -> None:
     for name in parts:
         for problem in uneven(n_sample, name, parts):
             raise ConfigError(problem)
+    unit, steps = run_length(cfg)
+    if unit == "env_step" and n_sample > max(steps, SHORT_ROLLOUT):
+        raise ConfigError(
+            f"policy.collect.n_sample={n_sample} exceeds run.max_env_step={steps}: the first rollout would be longer "
+            "than the run; lower the first or raise the second"
+        )
 
 
 def _check_warmup(cfg: Config) -> None:

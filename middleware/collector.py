@@ -10,6 +10,7 @@ from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.data import obs_trees
 from minding.engine.data.rollout import Rollout, uneven
+from minding.engine.process.signals import end_if_overdue
 from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, EpisodeEnd, StateDict
 from minding.middleware.ctx_fields import collect_kwargs_in
 
@@ -48,8 +49,6 @@ class StepCollector:
         self._minibatches = cfg.policy.learn.n_minibatch
 
     def requirements(self) -> Sequence[str]:
-        if not hasattr(self._policy, "record_fields"):
-            return [f"expected policy.collect_mode, got a {type(self._policy).__name__}"]
         return uneven(self._n_sample, "num_envs", {"num_envs": self._env.num_envs, "n_minibatch": self._minibatches})
 
     def __call__(self, ctx: OnlineRLContext) -> None:
@@ -61,6 +60,7 @@ class StepCollector:
         fresh = self._env.episode_steps == 0
         self._policy.reset(np.flatnonzero(fresh))
         for t in range(self._steps):
+            end_if_overdue()
             output = self._policy.forward(obs, random=random, **collect_kwargs)
             step = self._env.step(output["action"])
             record.add(t, obs, output, step, self._policy.memory)

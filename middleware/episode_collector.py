@@ -11,6 +11,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.data import obs_trees
+from minding.engine.process.signals import end_if_overdue
 from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, StateDict
 from minding.middleware.ctx_fields import collect_kwargs_in
 
@@ -61,6 +62,7 @@ class EpisodeCollector:
         obs = self._env.reset()
         self._policy.reset()
         while left.any():
+            end_if_overdue()
             output = self._policy.forward(obs, random=random, **collect_kwargs)
             step = self._env.step(output["action"])
             if step.valid is not None:

@@ -69,8 +69,6 @@ class OffPolicyLearner:
             buffer.watch(observe)
 
     def requirements(self) -> Sequence[str]:
-        if not hasattr(self._policy, "fields"):
-            return [f"expected policy.learn_mode, got a {type(self._policy).__name__}"]
         problems = []
         if self._warmup > self._buffer.capacity:
             problems.append(

@@ -9,7 +9,7 @@ from minding.engine.chain.middleware import declare
 from minding.engine.config.config import PoolSection
 from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.run.pool import ModelPool
-from minding.engine.types import StateDict
+from minding.engine.types import Policy, StateDict
 
 _log = logging.getLogger("minding.run")
 POOL_UNITS = PoolSection.options()["unit"].allowed
@@ -42,7 +42,7 @@ class model_pool:
 
     def __init__(
         self,
-        policy: Any,
+        policy: Policy,
         pool: ModelPool,
         freq: int,
         *,
@@ -54,7 +54,8 @@ class model_pool:
         if unit not in POOL_UNITS:
             raise ConfigError(f"model_pool(unit={unit!r}): expected one of {', '.join(POOL_UNITS)}")
         self.pool, self._unit = pool, unit
-        self._policy, self._freq, self._score = policy, freq, score
+        self._freq, self._score = freq, score
+        self._policy: Any = policy
         self._begun = False
         # Iteration of the newest version: an aborted iteration is repeated, and must not add its version twice.
         self._iteration = -1

@@ -11,6 +11,7 @@ from minding.engine.config.config import Config
 from minding.engine.data import obs_trees
 from minding.engine.data.observation import ACTION_MASK
 from minding.engine.errors import CheckpointError, GameError
+from minding.engine.process.signals import end_if_overdue
 from minding.engine.search.opponents import search
 from minding.engine.search.search_tree import check_outcomes
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
@@ -110,6 +111,7 @@ class SelfPlayCollector:
     def __call__(self, ctx: OnlineRLContext) -> None:
         ctx.episodes, ctx.episode_stats = [], []
         for _ in range(self._steps):
+            end_if_overdue()
             for n, outcome in self._play_ply():
                 ctx.episodes.append(self._episode(n, outcome))
                 plies = int(self._running.plies[n])

@@ -39,6 +39,13 @@ def check_chain(
         raise ChainError(f"the chain has {len(problems)} problems:{listed}")
 
 
+def endless(chain: Sequence[Middleware[Any]]) -> bool:
+    """Whether no middleware can end the run: all are minding's own, of which only `termination_checker` does."""
+    leaves = list(all_leaves(chain_nodes(chain)))
+    own = all(str(getattr(leaf.middleware, "__module__", "")).startswith("minding.") for leaf in leaves)
+    return own and not any(leaf.name == "termination_checker" for leaf in leaves)
+
+
 def _field_names(context_type: type[Context]) -> list[str]:
     return [*(field.name for field in dataclasses.fields(context_type)), "clock"]
 

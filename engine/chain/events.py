@@ -228,11 +228,6 @@ class EventBus:
             errors, self._pending = self._pending, []
         raise _first(errors)
 
-    def handler_count(self, event: str) -> int:
-        """Returns how many handlers are registered for `event`."""
-        with self._lock:
-            return len(self._subscriptions.get(event, []))
-
     def _subscribe(self, event: str, handler: Handler, once: bool) -> _Subscription:
         if not callable(handler):
             raise ChainError(f"the handler of event {event!r} must be callable, got {handler!r}")

@@ -37,6 +37,21 @@ order of the chain, once the rest of the chain has finished. Optional attributes
 SecondHalf = Generator[None, None, None]
 """What a generator middleware returns."""
 
+_PARTS = {
+    "CollectMode": ("record_fields", "policy.collect_mode"),
+    "LearnMode": ("fields", "policy.learn_mode"),
+    "EvalMode": ("reset", "policy.eval_mode"),
+    "Policy": ("state_dict", "the policy itself"),
+    "JudgedPolicy": ("action_values", "the policy itself"),
+    "EnvManager": ("num_envs", "environments, as make_collector_env(cfg) returns them"),
+    "FilledBuffer": ("push", "a buffer, such as ReplayBuffer"),
+    "SampledBuffer": ("sample", "a buffer, such as ReplayBuffer"),
+    "Dataset": ("digest", "a Dataset, as load_dataset(path) returns it"),
+    "RecordedTables": ("digest", "DatasetTables(dataset, policy.learn_mode.fields)"),
+    "RewardModel": ("estimate", "a reward model"),
+    "BoardGame": ("planes", "the rules of a board game"),
+}
+"""By the type of an argument of minding's own middleware: an attribute that it has, and what to give."""
 _T = TypeVar("_T", bound=Callable[..., Any])
 
 
@@ -140,19 +155,24 @@ def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     parameters = [each for each in signature.parameters.values() if each.name != "self"]
     # Names only, with the star before those that cannot be positional.
     bare = [each.replace(annotation=each.empty, default=each.empty) for each in parameters]
-    takes = inspect.Signature(bare)
+    takes, own = inspect.Signature(bare), str(getattr(function, "__module__", "")).startswith("minding.")
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            signature.bind(*args, **kwargs)
+            given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise MiddlewareError(f"{name}: {error}; it takes {takes}") from None
+        for each, value in given.items():
+            annotation = signature.parameters[each].annotation
+            known = _PARTS.get(getattr(annotation, "__name__", annotation))
+            if own and known and not hasattr(value, known[0]):
+                raise MiddlewareError(f"{name}: {each} must be {known[1]}, got a {type(value).__name__}")
         try:
             return function(*args, **kwargs)
         except AttributeError as error:
-            for given in (*args, *kwargs.values()):
-                if isinstance(given, dict) and (problem := _no_such_setting(given, error)):
+            for value in given.values():
+                if isinstance(value, dict) and (problem := _no_such_setting(value, error)):
                     raise ConfigError(f"{name} {problem}") from error
             raise
 

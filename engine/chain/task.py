@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, overload
 
 from minding.engine.chain import lifecycle
-from minding.engine.chain.check import check_chain, pipeline_view
+from minding.engine.chain.check import check_chain, endless, pipeline_view
 from minding.engine.chain.context import Context, ContextT, OnlineRLContext
 from minding.engine.chain.events import Arguments, EventBus, Handler
 from minding.engine.chain.lanes import UNDIVIDED, LaneFactory, Lanes
@@ -28,8 +28,9 @@ from minding.engine.chain.pipeline import (
     run_second_halves,
 )
 from minding.engine.chain.trace import ProfileTable, Trace
+from minding.engine.console import console_logger
 from minding.engine.errors import ChainError, CheckpointError, MiddlewareError, add_note, nearest, whole_number
-from minding.engine.process.signals import Interrupted, SignalGuard
+from minding.engine.process.signals import Interrupted, SignalGuard, end_of
 from minding.engine.types import StateDict
 
 Wrapper = Callable[[Middleware[ContextT]], Middleware[ContextT]]
@@ -96,6 +97,8 @@ class _Run:
     boundary_calls: list[Callable[[], object]] = dataclasses.field(default_factory=list)
     finish: bool = False
     signal: str | None = None
+    # The signal that no task or program around this one answers.
+    received: str | None = None
     stop_reason: str | None = None
     error: BaseException | None = None
 
@@ -285,10 +288,12 @@ class Task(Generic[ContextT]):
         self._run.error = error
         failed = lifecycle.call_hooks(self._chain.nodes(), "close")
         self._run.error = None
-        if error is None:
-            lifecycle.raise_first(failed, "closing failed too")
-        else:
+        if error is not None:
             lifecycle.note_others(error, failed, "closing failed too")
+            return
+        lifecycle.raise_first(failed, "closing failed too")
+        if (ended := end_of(self._run.received)) is not None:
+            raise ended
 
     def stop(self) -> None:
         """Ends a run after the current iteration; outside a run, closes the task that `start` prepared.
@@ -428,7 +433,8 @@ class Task(Generic[ContextT]):
            ``finish`` is emitted once.
 
         A second run continues from the current context; after SIGINT or SIGTERM it ends at once, until the next
-        `start`. A second signal ends the process at once, without hooks (see `SignalGuard`).
+        `start`. The end of the task's ``with`` block then raises KeyboardInterrupt, or SystemExit with the code 143, so
+        that the program ends, too. A second signal ends the process at once, without hooks (see `SignalGuard`).
 
         Args:
           max_step: the run ends when ``ctx.total_step`` reaches this number: with 1000, a run resumed at 400 makes
@@ -446,6 +452,11 @@ class Task(Generic[ContextT]):
         if not chain.members:
             raise ChainError("run: the chain is empty; add middleware with task.use(...) first")
         check_chain(chain.members, type(run.ctx), chain.roles)
+        if limit is None and endless(chain.members):
+            console_logger().warning(
+                "no middleware ends this run, which goes on until Ctrl-C: add "
+                "termination_checker(cfg.run.max_env_step) to the chain, or call task.run(max_step=...)"
+            )
         chain.settle()
         nodes = chain.nodes()
         if run.resume is not None:
@@ -454,9 +465,10 @@ class Task(Generic[ContextT]):
         self._running, run.finish = True, False
         run.events.own(True)
         try:
-            with SignalGuard(self.interrupt, "stopping after this iteration"):
+            with SignalGuard(self.interrupt, "stopping after this iteration") as guard:
                 run.begin(nodes)
                 run.loop(steps, nodes, chain.lanes, limit)
+            run.received = run.received or guard.received
         finally:
             run.events.own(False)
             self._running = False

@@ -11,11 +11,16 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PATIENCE = 5.0
+"""Seconds from a first signal until a long loop gives up; see `end_if_overdue`."""
+_asked: float | None = None
+"""When the first signal came to the guard that is active; None before it."""
 
 
 def _unknown() -> int:
@@ -52,6 +57,18 @@ class Interrupted(Exception):
     """The run was asked to end while it waited for something: the iteration is abandoned."""
 
 
+def end_if_overdue() -> None:
+    """For each round of a loop that may take minutes: raises Interrupted if the run was asked to end PATIENCE ago."""
+    overdue = _asked is not None and time.monotonic() - _asked > PATIENCE
+    if overdue and threading.current_thread() is threading.main_thread():
+        raise Interrupted("giving up after a signal")
+
+
+def end_of(name: str | None) -> BaseException | None:
+    """The exception with which a program ends after the signal of that name; None if it is not a signal's."""
+    return {"SIGINT": KeyboardInterrupt(), "SIGTERM": SystemExit(128 + signal.SIGTERM)}.get(name or "")
+
+
 class SignalGuard:
     """Context manager that turns the first signal into a request while it is active.
 
@@ -67,14 +84,17 @@ class SignalGuard:
     A guard within another one joins it: the handlers and the watch are those of the outer guard, the first signal calls
     `on_signal` of both, so that a task run by another task's middleware does not swallow it, and the notice is that of
     the inner one.
+
+    Attributes:
+      received: the name of the first signal; None before it, and for a guard that has joined another.
     """
 
     def __init__(self, on_signal: Callable[[str], None], notice: str | None = None) -> None:
         self._on_signal, self.notice = on_signal, notice
+        self.received: str | None = None
         # The guards that share the handlers of the outermost one, which is the first of them.
         self._joined: list[SignalGuard] = [self]
         self._previous: dict[signal.Signals, Any] = {}
-        self._signalled = False
         # The thread or the handler pops it, whichever is first.
         self._unanswered = [True]
 
@@ -99,6 +119,8 @@ class SignalGuard:
             self._joined.remove(self)
         if not self._previous:
             return
+        global _asked
+        _asked = None
         self._end_watch()
         for number, handler in self._previous.items():
             # None stands for a handler that was not set from Python and that Python cannot set again.
@@ -111,10 +133,11 @@ class SignalGuard:
         self._write_notice()
         for each in SIGNALS:
             signal.signal(each, signal.SIG_DFL)
-        if self._signalled:
+        if self.received is not None:
             # Both signals arrived before the handlers were removed.
             signal.raise_signal(signal.Signals[name])
-        self._signalled = True
+        global _asked
+        self.received, _asked = name, time.monotonic()
         for guard in reversed(self._joined):
             guard._on_signal(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -12,22 +13,26 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from minding.engine.checkpoint import resumable_checkpoints
+from minding.engine.checkpoint import resumable_checkpoints, set_aside
 from minding.engine.config.compiler import load_config, save_config
 from minding.engine.config.config import Config
 from minding.engine.config.identity import check_not_shortened, describe_differences, differences, identity
 from minding.engine.config.options import setting_at
 from minding.engine.config.trust import is_foreign, read_foreign, save_own
 from minding.engine.console import console_logger
-from minding.engine.errors import ConfigError, NoCheckpointError, nearest
+from minding.engine.errors import ConfigError, NoCheckpointError, RunInUseError, nearest
 from minding.engine.files import json_text, read_text, replace
 from minding.engine.paths import absolute, check_readable, expanded, folder_of, shown
 from minding.engine.run import zoo
+from minding.engine.run.lock import LOCK_FILE, RunLock, held
 from minding.engine.run.run_summary import wrong_figure
+from minding.engine.run.status import read_status
 
 SEEDS_SETTINGS = "settings.yaml"
 """In a folder of seeds: the configuration of all of them."""
 _MAX_SUMMARY = 1 << 24
+BEFORE = {"config.yaml", "status.json", LOCK_FILE}
+"""Contents of a run folder before the run has done anything."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,8 +103,33 @@ class RunDir:
         raise ConfigError(f"no run folder {shown(path)!r}{nearest(path.name, [each.name for each in beside])}")
 
     @classmethod
+    def restart(cls, cfg: Config) -> RunDir:
+        """The folder in which a run without a checkpoint begins: its own, if it was killed there before the first one,
+        or a new one. What it had written there is set aside as ``left-<time>-<name>``."""
+        found, _, _ = cls._newest(cfg)
+        if found is None or found.resume is not None or not found._killed():
+            return cls.create(cfg)
+        try:
+            for path in list(found.path.iterdir()):
+                if path.name not in BEFORE and not path.name.startswith("left-"):
+                    set_aside(path)
+            save_own(cfg, found.config)
+        except OSError:
+            return cls.create(cfg)
+        return cls(found.path, trust=True)
+
+    def _killed(self) -> bool:
+        """Whether a run of this folder ended without a word, and no process continues it."""
+        if held(self.path):
+            return False
+        with contextlib.suppress(RunInUseError, ConfigError), RunLock(self.path):
+            begun = {each.name for each in self.path.iterdir()} - BEFORE
+            return read_status(self.status).state == "running" if begun or self.status.exists() else True
+        return False
+
+    @classmethod
     def open_or_create(cls, cfg: Config) -> RunDir:
-        """Opens the newest folder of the run that `cfg` describes, or creates one if that run has no checkpoint yet.
+        """Opens the newest folder of the run that `cfg` describes; a run without a checkpoint begins, see `restart`.
 
         A script that is started again continues its run: give `resume` to ``task.start(resume=...)``. `cfg.exp_name`
         becomes the name of the folder, so that ``CkptSaver(policy, cfg.exp_name)`` saves there.
@@ -112,7 +142,7 @@ class RunDir:
         except NoCheckpointError as error:
             if cls.earlier(cfg):
                 console_logger().info("a new run begins: %s", error)
-            run_dir = cls.create(cfg)
+            run_dir = cls.restart(cfg)
         cfg.exp_name = run_dir.path.name
         return run_dir
 
@@ -126,6 +156,15 @@ class RunDir:
           NoCheckpointError: no such run has a checkpoint; says what was found instead.
           ConfigError: ``cfg.run`` limits the run to fewer steps than it has made.
         """
+        found, saved, missing = cls._newest(cfg)
+        if found is None or found.resume is None:
+            raise NoCheckpointError(missing)
+        check_not_shortened(found.path, found.checkpoints, saved, cfg)
+        return found
+
+    @classmethod
+    def _newest(cls, cfg: Config) -> tuple[RunDir | None, Config, str]:
+        """The newest folder of the run that `cfg` describes, its configuration, and what is missing to resume it."""
         missing = f"no run {cfg.exp_name!r} in {cfg.run.out_dir!r}"
         for number, run_dir in enumerate(cls.earlier(cfg)):
             try:
@@ -135,14 +174,10 @@ class RunDir:
                 console_logger().warning("skipped: %s", error)
                 continue
             if not found:
-                if run_dir.resume is not None:
-                    check_not_shortened(run_dir.path, run_dir.checkpoints, saved, cfg)
-                    return run_dir
-                missing = f"no checkpoint in {shown(run_dir.path)!r}"
-                break
+                return run_dir, saved, f"no checkpoint in {shown(run_dir.path)!r}"
             if number == 0:
                 missing = f"{shown(run_dir.path)!r} is another run ({describe_differences(found)})"
-        raise NoCheckpointError(missing)
+        return None, cfg, missing
 
     @classmethod
     def earlier(cls, cfg: Config) -> list[RunDir]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import signal
 import types
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +28,7 @@ from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, add_note, nearest
 from minding.engine.paths import absolute, check_readable, folder_of
 from minding.engine.process import compiled
+from minding.engine.process.signals import end_of
 from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array
@@ -281,7 +281,7 @@ class Agent:
         if session.interrupted_by is not None:
             self._end_session()
             console_logger().warning("ended by %s: the run is saved in %s", summary.stop_reason, summary.run_dir)
-            raise KeyboardInterrupt if summary.stop_reason == "SIGINT" else SystemExit(128 + signal.SIGTERM)
+            raise end_of(session.interrupted_by) or KeyboardInterrupt
         return summary
 
     def _open(self) -> Session:

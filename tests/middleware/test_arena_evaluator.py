@@ -22,7 +22,7 @@ GAME = TicTacToe()
 class Perfect:
     """Predicts the actions of perfect play."""
 
-    solution = Solution(GAME)
+    solution, reset = Solution(GAME), None
 
     def predict(self, obs):
         own, other = ((obs["observation"][:, k].reshape(-1, 9) @ (1 << np.arange(9))).astype(np.int16) for k in (0, 1))

@@ -1,11 +1,14 @@
 """Collectors: what they record of deterministic environments."""
 
+import signal
+
 import numpy as np
 import pytest
 from fakes import AgePolicy, CountingEnv, CountingPolicy
 
 from minding.engine import ChainError, Task
 from minding.engine.chain.context import OnlineRLContext
+from minding.engine.process import signals
 from minding.engine.types import EpisodeEnd
 from minding.middleware import EpisodeCollector, StepCollector
 
@@ -166,6 +169,33 @@ def test_a_policy_without_values_records_none(counting_config):
     assert (ctx.trajectories.last_value, ctx.trajectories.final_value) == (None, None)
     with pytest.raises(ChainError, match=r"ctx.trajectories has no values: the collector's policy does not record any"):
         ctx.trajectories.next_value()
+
+
+# A signal while it collects
+
+
+class Signalled(CountingEnv):
+    """Sends a signal in its third step."""
+
+    def step(self, action):
+        if len(self.actions) == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return super().step(action)
+
+
+@pytest.mark.parametrize(("patience", "steps", "guarantee"), [(0.0, 3, "mid-iteration"), (60.0, 4, "exact")])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_signal_lets_only_a_short_rollout_end(counting_config, monkeypatch, whole, patience, steps, guarantee):
+    monkeypatch.setattr(signals, "PATIENCE", patience)
+    env, cfg, collect = Signalled((4, 4)), counting_config("ppo"), AgePolicy().collect_mode
+    collector = EpisodeCollector(cfg, collect, env, n_episode=2) if whole else StepCollector(cfg, collect, env)
+    with pytest.raises(SystemExit), Task().start() as task:
+        task.use(collector).run()
+    assert (len(env.actions), task.stop_reason, task.resume_guarantee) == (steps, "SIGTERM", guarantee)
+    # The next run is not in a hurry.
+    with Task().start() as task:
+        task.use(StepCollector(cfg, collect, CountingEnv())).run(max_step=1)
+    assert task.stop_reason == "max_step"
 
 
 # Whole episodes

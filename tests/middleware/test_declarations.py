@@ -76,7 +76,9 @@ TWO_EPISODES = Dataset.of_episodes([{**ONE_EPISODE, "truncated": False}] * 2)
 
 
 class NoOpinion:
-    """Predicts that all is equal."""
+    """Predicts that all is equal, in either mode."""
+
+    record_fields = reset = ()
 
     def predict(self, obs):
         n = len(obs["observation"])
@@ -95,6 +97,8 @@ class NoWeights:
 
     def acting_arrays(self):
         return {}, ""
+
+    state_dict = dict
 
 
 class OfNoWeights:
@@ -141,7 +145,7 @@ def filled_buffer():
 
 MIDDLEWARE = {
     "CkptSaver": lambda cfg, path: library.CkptSaver(
-        SimpleNamespace(config=Config()), "run", 1, out_dir=path, task=RunningTask()
+        SimpleNamespace(config=Config(), state_dict=dict), "run", 1, out_dir=path, task=RunningTask()
     ),
     "EpisodeCollector": lambda cfg, path: library.EpisodeCollector(cfg, ACT.collect_mode, CountingEnv(), n_episode=2),
     "OffPolicyLearner": lambda cfg, path: library.OffPolicyLearner(cfg, REPLAY_LEARNER, filled_buffer()),

@@ -1,14 +1,17 @@
 """What middleware asks of settings, policies and buffers before the first step."""
 
+import inspect
+
 import pytest
 from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv, ReadingLearner, tiny_config
 
+from minding import middleware as library
 from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.data.batch import Field
+from minding.engine.errors import MiddlewareError
 from minding.middleware import (
     EpisodeCollector,
     OffPolicyLearner,
-    StepCollector,
     gae_estimator,
     interaction_evaluator,
     multistep_trainer,
@@ -45,7 +48,6 @@ REFUSED = {
     "an evaluator that explores": (
         lambda cfg: interaction_evaluator(cfg(), ACT.collect_mode, CountingEnv()), "policy.eval_mode"
     ),
-    "a collector that cannot act": (lambda cfg: StepCollector(cfg(), object(), CountingEnv()), "policy.collect_mode"),
     "episodes in uneven shares": (
         lambda cfg: EpisodeCollector(cfg("ppo"), ACT.collect_mode, CountingEnv(), n_episode=3), "n_episode=3"
     ),
@@ -69,7 +71,6 @@ REFUSED = {
         lambda cfg: sqil_data_pusher(cfg(**{"policy.learn.nstep": 3}), ReplayBuffer(9, COUNTING_FIELDS), False),
         "policy.learn.nstep=3",
     ),
-    "a learner that cannot learn": (learner(learn=object()), "policy.learn_mode"),
     "a field of another shape": (learner({"number": Field((2,))}), "'number' is float32"),
     "a field that is missing": (learner({"other": Field()}), "no field 'number'"),
     "a warm-up beyond the buffer": (learner(warmup=10), "policy.learn.warmup=10"),
@@ -82,6 +83,26 @@ REFUSED = {
 def test_what_cannot_run_is_refused_with_the_key_or_part(case, counting_config):
     make, words = REFUSED[case]
     assert [words in problem for problem in make(counting_config).requirements()] == [True]
+
+
+class Anything:
+    def __getattr__(self, name):
+        return self
+
+
+def parts(name):
+    """The arguments of a middleware that are a policy, one of its modes, a buffer or environments."""
+    found = {"policy", "buffer", "env"} & inspect.signature(getattr(library, name)).parameters.keys()
+    return sorted(found - {"env"} if name == "her_data_enhancer" else found)
+
+
+@pytest.mark.parametrize(("name", "part"), [(name, part) for name in library.__all__ for part in parts(name)])
+def test_a_part_of_another_kind_is_refused_with_what_was_expected(name, part):
+    make = getattr(library, name)
+    needed = [each for each, about in inspect.signature(make).parameters.items() if about.default is about.empty]
+    expected = {"policy": r"(policy\.|the policy)", "buffer": "a buffer", "env": "environments"}[part]
+    with pytest.raises(MiddlewareError, match=rf"^{name}: {part} must be {expected}.*, got a object$"):
+        make(**{**dict.fromkeys(needed, Anything()), part: object()})
 
 
 def test_what_fits_is_not_refused(counting_config):

@@ -1,15 +1,18 @@
 """Self-play: games, outcomes, sampling, symmetries, the buffer, and resume within games."""
 
+import signal
+
 import numpy as np
 import pytest
 from fakes import dict_of, discrete, mask_of, space_of
 
 from benchmarks.fingerprint import fingerprint
-from minding.engine import Config, OnlineRLContext
+from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.buffers import ReplayBuffer
 from minding.engine.data import obs_trees
 from minding.engine.data.batch import Field
 from minding.engine.errors import CheckpointError, GameError
+from minding.engine.process import signals
 from minding.engine.search.puct import PuctOptions, puct
 from minding.engine.types import LaneContext
 from minding.envs.games.boards.connect_four import ConnectFour
@@ -20,6 +23,8 @@ from minding.middleware.self_play import RunningGames
 
 class Prefers:
     """Predicts that lower actions are better, and a value of 0."""
+
+    record_fields = ()
 
     def __init__(self, bonus=0.0):
         self.bonus = bonus
@@ -100,6 +105,22 @@ def test_games_follow_the_rules_and_have_their_outcome(game, search):
         assert (played["policy"][~leaves["action_mask"]] == 0).all()
         outcomes.add(outcome)
     assert -1 in outcomes
+
+
+class Signalling(Prefers):
+    """Asks the run to end while it is asked for the first time."""
+
+    def predict(self, obs):
+        if signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+            signal.raise_signal(signal.SIGTERM)
+        return super().predict(obs)
+
+
+def test_a_signal_ends_an_endless_iteration(monkeypatch):
+    monkeypatch.setattr(signals, "PATIENCE", 0.0)
+    with pytest.raises(SystemExit), Task().start() as task:
+        task.use(collector_of(TicTacToe(), Signalling(), n_sample=10**9)).run()
+    assert (task.ctx.env_step, task.resume_guarantee) == (0, "mid-iteration")
 
 
 def test_plies_after_the_sampled_ones_are_the_best():

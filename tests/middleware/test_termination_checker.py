@@ -5,9 +5,11 @@ import types
 
 import pytest
 
+from minding.engine import Task
 from minding.engine.chain.check import check_chain
 from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
 from minding.engine.errors import ChainError
+from minding.middleware import eps_greedy_masker
 from minding.middleware.termination_checker import termination_checker
 
 
@@ -42,6 +44,20 @@ def test_recorded_data_end_a_run_by_passes_and_gradient_steps(task):
     assert checker.reason == "max_train_epoch"
     with pytest.raises(ChainError, match=r"reads ctx\.env_step, which OfflineRLContext does not have"):
         check_chain([termination_checker(max_env_step=10, task=task)], OfflineRLContext)
+
+
+@pytest.mark.parametrize(
+    ("more", "max_step", "warned"),
+    [([], None, True), ([], 3, False), ([lambda ctx: None], None, False), ("its own", None, False)],
+)
+def test_a_chain_that_nothing_ends_says_so_before_it_runs(more, max_step, warned, caplog):
+    with Task().start() as task:
+        task.use_wrapper(lambda fn: lambda ctx: (fn(ctx), task.stop())[0])
+        task.use(eps_greedy_masker())
+        for middleware in [termination_checker(100, task=task)] if more == "its own" else more:
+            task.use(middleware)
+        task.run(max_step=max_step)
+    assert ["termination_checker(cfg.run.max_env_step)" in text for text in caplog.messages] == [True] * warned
 
 
 @pytest.mark.parametrize("value", [None, math.nan])

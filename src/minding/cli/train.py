@@ -114,7 +114,7 @@ def train(
             earlier = _resumable(cfg) if resume else None
             if earlier is None:
                 training.check_begin(cfg)
-            run_dir = earlier or RunDir.create(cfg)
+            run_dir = earlier or (RunDir.restart(cfg) if resume else RunDir.create(cfg))
     if seeds is not None:
         return train_seeds(cfg, seeds, jobs or 1, progress=not no_progress)
     return run_training(cfg, run_dir, resume=earlier is not None, progress=not no_progress)

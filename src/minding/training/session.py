@@ -7,7 +7,6 @@ import dataclasses
 import json
 import math
 import shutil
-import signal
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,11 +28,11 @@ from minding.engine.files import Folder
 from minding.engine.paths import anchored, shown
 from minding.engine.process import compiled
 from minding.engine.process.runtime import computing
-from minding.engine.process.signals import SignalGuard
-from minding.engine.run.lock import LOCK_FILE, RunLock
+from minding.engine.process.signals import SignalGuard, end_of
+from minding.engine.run.lock import RunLock
 from minding.engine.run.plotting import DRAWN, plot_trace
 from minding.engine.run.progress import Progress
-from minding.engine.run.run_dir import RunDir
+from minding.engine.run.run_dir import BEFORE, RunDir
 from minding.engine.types import EpisodeEnd, Policy
 from minding.middleware import CkptSaver, model_pool, online_logger, termination_checker
 from minding.middleware.evaluator import info_means
@@ -299,10 +298,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
         )
 
 
-_BEFORE = {"config.yaml", "status.json", LOCK_FILE}
-"""Contents of a run folder before the run has done anything."""
-
-
 def train(
     cfg: Config,
     run_dir: RunDir,
@@ -352,8 +347,7 @@ def train(
 
 def _raise_signal(summary: Summary) -> None:
     """Raises the exception for the signal that ended a run, with a note about the run folder."""
-    meant: dict[str, BaseException] = {"SIGINT": KeyboardInterrupt(), "SIGTERM": SystemExit(128 + signal.SIGTERM)}
-    error = meant.get(summary.stop_reason)
+    error = end_of(summary.stop_reason)
     if error is not None:
         saved = "was not saved" if summary.unsaved else "is saved"
         console_logger().warning(
@@ -372,6 +366,6 @@ def only_if_begun(run_dir: RunDir) -> Iterator[None]:
     try:
         yield
     except Exception:
-        if run_dir.path.is_dir() and {each.name for each in run_dir.path.iterdir()} <= _BEFORE:
+        if run_dir.path.is_dir() and {each.name for each in run_dir.path.iterdir()} <= BEFORE:
             shutil.rmtree(run_dir.path, ignore_errors=True)
         raise

@@ -9,10 +9,12 @@ import sys
 import numpy as np
 import pytest
 
-from minding.engine import Config
+from minding.engine import Config, OnlineRLContext
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.errors import ConfigError
+from minding.engine.run.lock import RunLock
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.status import StatusFile
 
 
 def config(out_dir):
@@ -34,7 +36,8 @@ def test_a_restarted_program_opens_the_folder_of_its_run(tmp_path):
     cfg = config(tmp_path)
     started = RunDir.open_or_create(cfg)
     assert (started.path.name, cfg.exp_name, started.resume) == ("cartpole", "cartpole", None)
-    # Ended before its first checkpoint: there is nothing to continue.
+    # Ended without a checkpoint: there is nothing to continue.
+    StatusFile(started.status).write(OnlineRLContext(), 1000, [], "ended")
     cfg = config(tmp_path)
     again = RunDir.open_or_create(cfg)
     assert (again.path.name, cfg.exp_name, again.resume) == ("cartpole-1", "cartpole-1", None)
@@ -47,6 +50,27 @@ def test_a_restarted_program_opens_the_folder_of_its_run(tmp_path):
     assert RunDir.open_or_create(config(tmp_path)).path == again.path
     with pytest.raises(ConfigError, match="already made 512"):
         RunDir.open_or_create(Config(config(tmp_path), run={"out_dir": str(tmp_path), "max_env_step": 100}))
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again_in_its_folder(tmp_path):
+    folder = tmp_path / "cartpole"
+    for written in ((), ("status.json",), ("status.json", "metrics.csv")):
+        started = RunDir.open_or_create(config(tmp_path))
+        assert (started.path, started.resume) == (folder, None)
+        if written:
+            StatusFile(started.status).write(OnlineRLContext(), 1000, [])
+        for name in written[1:]:
+            (folder / name).write_text("env_step\n512\n")
+    with RunLock(folder):
+        assert RunDir.restart(config(tmp_path)).path.name == "cartpole-1"
+    shutil.rmtree(tmp_path / "cartpole-1")
+    assert RunDir.restart(config(tmp_path)).path == folder
+    # Its rows are not those of the new run, and are kept.
+    (aside,) = folder.glob("left-*-metrics.csv")
+    assert (aside.read_text(), (folder / "metrics.csv").exists()) == ("env_step\n512\n", False)
+    # What nobody knows to be killed is left alone.
+    (folder / "status.json").unlink()
+    assert RunDir.restart(config(tmp_path)).path.name == "cartpole-1"
 
 
 def test_the_summary_holds_numbers_and_null_if_not_finite(tmp_path):
