@@ -25,8 +25,8 @@ GUARANTEES = ("exact", "in-flight", "batched", "arrival", "episode-boundary", "m
   depend on timing, so results differ by rounding.
 - arrival: rollouts are used in the order in which they arrive (``lanes.order=arrival``), which does not repeat.
 - episode-boundary: environments that cannot be restored in the middle of an episode begin a new one.
-- mid-iteration: an error aborted an iteration, and the part that was done is not repeated; or a signal aborted an
-  evaluation, which then takes place later (training itself is exact).
+- mid-iteration: an error, or a signal in a long rollout, aborted an iteration, and the part that was done is not
+  repeated; or a signal aborted an evaluation, which then takes place later (training itself is exact).
 - without-buffer: the replay buffer was not saved and is refilled.
 """
 
