@@ -454,7 +454,7 @@ class Task(Generic[ContextT]):
         check_chain(chain.members, type(run.ctx), chain.roles)
         if limit is None and endless(chain.members):
             console_logger().warning(
-                "no middleware ends this run, which goes on until Ctrl-C: add "
+                "no middleware ends this run, which continues until Ctrl-C: add "
                 "termination_checker(cfg.run.max_env_step) to the chain, or call task.run(max_step=...)"
             )
         chain.settle()

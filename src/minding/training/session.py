@@ -225,7 +225,12 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._logger.total = limit
         start = time.perf_counter()
         try:
-            with sizes_named(cfg), nan_batch_kept(self.run_dir.path / "nan", self.task):
+            # The caller answers the signal.
+            with (
+                SignalGuard(self.task.interrupt),
+                sizes_named(cfg),
+                nan_batch_kept(self.run_dir.path / "nan", self.task),
+            ):
                 self.task.run(max_step=cfg.run.max_step or 10**12)
         finally:
             self._seconds += time.perf_counter() - start
