@@ -4,8 +4,9 @@ Rutherford et al., 2024, https://arxiv.org/abs/2311.10090. The enemy is JaxMARL'
 unit.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,13 +14,20 @@ from gymnasium import spaces
 
 from minding.engine.data.agent_axis import ALIVE, STATE
 from minding.engine.data.observation import ACTION_MASK, OBSERVATION
-from minding.engine.errors import ConfigError, nearest
+from minding.engine.errors import ConfigError, MissingExtraError, nearest
 from minding.engine.process.packages import import_extra
 from minding.engine.process.runtime import silent
 from minding.engine.types import Array, State
 from minding.envs.games.game_vector import AgentsGame, AgentsVector
 from minding.envs.single.smac import SHARED_INFO, agent_names
 from minding.envs.spaces.info import AgentsSpace, Team
+
+
+MAPS = (
+    *("3m", "2s3z", "25m", "3s5z", "8m", "5m_vs_6m", "10m_vs_11m", "27m_vs_30m", "3s5z_vs_3s6z", "3s_vs_5z"),
+    *("6h_vs_8z", "smacv2_5_units", "smacv2_10_units", "smacv2_20_units"),
+)
+"""The maps of JaxMARL 0.2, for a message where it is not installed."""
 
 
 class View(NamedTuple):
@@ -172,7 +180,9 @@ def _scenarios(map_name: str) -> Mapping[str, Any]:
 
 def smax_map(map_name: str) -> Callable[..., AgentsGame]:
     """The function that makes a battle on a map, with its vector version as the attribute `vector_env`."""
-    known = _scenarios(map_name)
+    known: Collection[str] = MAPS
+    with contextlib.suppress(MissingExtraError) if map_name not in MAPS else contextlib.nullcontext():
+        known = _scenarios(map_name)
     if map_name not in known:
         raise ConfigError(
             f"env.env_id='smax/{map_name}': SMAX has no such map{nearest(map_name, known)}; it has {', '.join(known)}"

@@ -8,7 +8,7 @@ import pytest
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.envs import describe_env, make_env_manager
 from minding.envs.single.parallel_envs import AgentOptions, AgentsEnv
-from minding.envs.single.smax import JaxWorlds, SmaxVector, View, battle_of
+from minding.envs.single.smax import MAPS, JaxWorlds, SmaxVector, View, battle_of
 
 LIMIT = 5
 
@@ -120,8 +120,7 @@ def test_a_missing_package_names_its_extra(monkeypatch):
         describe_env({"env_id": "smax/3m"})
 
 
-def test_an_unknown_map_names_the_nearest():
-    pytest.importorskip("jaxmarl", reason="needs the extra 'smax'")
+def test_an_unknown_map_names_the_nearest_with_and_without_the_package():
     with pytest.raises(ConfigError, match="no such map; did you mean '5m_vs_6m'"):
         describe_env({"env_id": "smax/5m_v_6m"})
 
@@ -130,6 +129,7 @@ def test_an_unknown_map_names_the_nearest():
 def test_compiled_worlds_are_those_of_jaxmarl():
     jax = pytest.importorskip("jax", reason="needs the extra 'smax'")
     smax = pytest.importorskip("jaxmarl.environments.smax", reason="needs the extra 'smax'")
+    assert {*MAPS} == smax.smax_env.MAP_NAME_TO_SCENARIO.keys()
     scenario, seed = smax.smax_env.MAP_NAME_TO_SCENARIO["5m_vs_6m"], 3
     worlds, env = JaxWorlds(scenario, None, {}), smax.HeuristicEnemySMAX(scenario=scenario)
     (parts, view), keys = worlds.begin(seed, 2), jax.random.split(jax.random.PRNGKey(seed), 2)
