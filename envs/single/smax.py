@@ -22,7 +22,6 @@ from minding.envs.games.game_vector import AgentsGame, AgentsVector
 from minding.envs.single.smac import SHARED_INFO, agent_names
 from minding.envs.spaces.info import AgentsSpace, Team
 
-
 MAPS = (
     *("3m", "2s3z", "25m", "3s5z", "8m", "5m_vs_6m", "10m_vs_11m", "27m_vs_30m", "3s5z_vs_3s6z", "3s_vs_5z"),
     *("6h_vs_8z", "smacv2_5_units", "smacv2_10_units", "smacv2_20_units"),
