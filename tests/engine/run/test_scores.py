@@ -84,6 +84,13 @@ def test_comparisons_and_pages_show_scores_and_plies(tmp_path, capsys):
     page = tmp_path / "page.html"
     assert run(["report", str(pendulum.path), *map(str, runs), "-o", str(page)]) == 0
     assert f"3 runs\nthe best on minding/ConnectFour-v0: {runs[0]}" in capsys.readouterr().out
+    seeds = [RunDir.create(Config(other, seed=seed)) for seed in (1, 2, 3)]
+    for seed, made in enumerate(seeds):
+        made.write_summary({**FIGURES, "eval_return": 100.0 * seed, "eval_info": {}})
+    assert run(["report", *(str(each.path) for each in seeds), "-o", str(tmp_path / "seeds.html")]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"{seeds[2].path} and 2 more 3 100.0 [0.0, 200.0] (range)" in text
+    assert "the best" not in text
     html = page.read_text()
     assert "0.500 [0.352, 0.648]" in html
     assert "400 plies" in html
