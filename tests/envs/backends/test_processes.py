@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from multiprocessing import connection
 from pathlib import Path
 
 import numpy as np
@@ -15,18 +16,19 @@ from minding.engine.errors import EnvError
 from minding.envs.backends import processes
 
 
-def alive(pid):
+def state_of(pid):
+    """The letter for the state of a process: Z once it has ended, T while it is stopped."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
-        return False
+        return "Z"
 
 
-def wait_for_end(pids, seconds=5.0):
+def wait_for_end(pids, seconds=60.0):
     deadline = time.monotonic() + seconds
-    while any(map(alive, pids)) and time.monotonic() < deadline:
-        os.sched_yield()
-    return not any(map(alive, pids))
+    while {*map(state_of, pids)} != {"Z"} and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return {*map(state_of, pids)} == {"Z"}
 
 
 def start_script(body):
@@ -138,10 +140,17 @@ def test_workers_end_when_the_parent_is_killed(kind, stopped):
 
 @pytest.fixture
 def dying(tmp_path, monkeypatch, make):
-    """(number of deaths, signal) -> a manager of two environments in one worker, stepped once before any death."""
+    """(number of deaths, signal) -> a manager of two environments in one worker, stepped once before any death. For a
+    worker that is stopped, the time is up at once, and for any other never, however busy the machine is."""
+    poll = connection.Connection.poll
 
     def start(deaths, how):
-        monkeypatch.setattr(processes, "START_TIMEOUT", 2.0)
+        def until_stopped(self, timeout):
+            while not (ready := poll(self, 0.01)) and "T" not in map(state_of, manager.worker_pids):
+                assert timeout == processes.START_TIMEOUT
+            return ready
+
+        monkeypatch.setattr(connection.Connection, "poll", until_stopped)
         kwargs = {"folder": str(tmp_path), "how": int(how)}
         manager = make("DiesAtFirst", backend="subprocess", env_kwargs=kwargs, workers=1, on_error="restart")
         manager.reset()
