@@ -157,10 +157,12 @@ class CentralLearn(TeamLearn, ProximalLearn):
 
 
 class MAPPOLearn(CentralLearn, EarlyStopLearn):
+    n_minibatch = 4
     value_weight = 1.0
 
 
 class MAPPOSettings(ProximalSettings):
+    model = section(normalize_obs=True)
     learn: MAPPOLearn
     eval = section(deterministic=False)
 
