@@ -6,7 +6,6 @@ The target is 90 % of the battles won. On this map, random play wins none, and a
 from minding.configs import load_preset
 
 main_config = load_preset("battle_mappo")
-main_config.policy.type = "coma"
-main_config.policy.collect.n_sample = 800
+main_config.policy.update(type="coma", model={}, learn={}, collect=dict(n_sample=800))
 
 proof = dict(seeds=3)

@@ -16,7 +16,7 @@ main_config = EasyDict(
     policy=dict(
         type="qmix",
         # Each agent sees all of the others.
-        model=dict(hidden=[64, 64], memory="none"),
+        model=dict(hidden=[64, 64], memory="none", normalize_obs=False),
         learn=dict(
             learning_rate=2e-3,
             anneal_lr=True,

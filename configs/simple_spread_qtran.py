@@ -9,6 +9,7 @@ main_config = load_preset("simple_spread_qmix")
 main_config.run.update(max_env_step=600_000, target=-37.9)
 main_config.policy.type = "qtran"
 # Agents' values follow those of joint actions, which move as fast: with 2e-3 they do not settle.
-main_config.policy.learn.update(learning_rate=1e-3, td_lambda=0.6, counterfactual=True)
+main_config.policy.learn.update(learning_rate=1e-3, counterfactual=True)
+del main_config.policy.learn["td_lambda"]
 
 proof = dict(seeds=1)

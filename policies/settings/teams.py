@@ -11,6 +11,7 @@ from minding.engine.config.space import Choice
 from minding.policies.settings import ANY_ACTIONS, DISCRETE, EITHER, SINGLE_ACTIONS, Algorithm, shared
 from minding.policies.settings.actor_critic import (
     EarlyStopLearn,
+    PPOSettings,
     ProximalLearn,
     ProximalSettings,
     RolloutModel,
@@ -20,14 +21,19 @@ from minding.policies.settings.actor_critic import (
 
 class ValuesModel(shared.Memory, shared.Network):
     hidden: list[int] = setting([64])
+    normalize_obs = True
     memory: str = setting("gru", doc="recurrent layer or gated transformer between hidden layers and values")
 
 
 class ValuesLearn(shared.LambdaReturns, shared.DoubleQ, shared.GradNorm, shared.UpdatesPerStep, shared.Replayed,
                   shared.Discounted):  # fmt: skip
-    """Learning from whole episodes."""
+    """Learning from whole episodes.
+
+    Lambda-returns with a lambda of 0.6 are those of Hu et al., 2021, https://arxiv.org/abs/2102.03479, section 3.
+    """
 
     learning_rate = 5e-4
+    td_lambda = 0.6
     batch_size: int = setting(32, doc="episodes per gradient step")
     target: shared.Target = section(freq=200)
 
@@ -126,13 +132,13 @@ class COMASettings(PolicySection):
     other: OtherSection
 
 
-class IPPOSettings(ProximalSettings):
+class IPPOSettings(PPOSettings):
     """IPPO: PPO for each agent of a team; all share one network, and each sees only its own observation.
 
-    de Witt et al., 2020, https://arxiv.org/abs/2011.09533. RND rewards novelty for one agent only.
+    de Witt et al., 2020, https://arxiv.org/abs/2011.09533.
     """
 
-    learn = section(n_epoch=4, n_minibatch=4)
+    learn = section(entropy_weight=0.01)
     eval = section(deterministic=False)
 
 
@@ -274,6 +280,7 @@ class MASACSettings(TeamCriticSettings):
 _OF_EPISODES = {"learn.batch_size": Choice.of(16, 32, 64), "model.hidden": Choice.of([64], [128], [64, 64])}
 """Searched values of algorithms whose minibatches consist of whole episodes."""
 _STATE = ("global_state", "team_reward")
+_SCALED = {"normalize_reward": True}
 
 
 _team = functools.partial(Algorithm, agents="several")
@@ -291,7 +298,7 @@ ALGORITHMS = (
     _values("wqmix", WQMIXSettings),
     _values("qtran", QTRANSettings),
     _team("coma", "COMA", COMASettings, DISCRETE, "trajectory", needs=_STATE),
-    _team("ippo", "PPO", IPPOSettings, ANY_ACTIONS, "on_policy", several_learners=True, variant_of="ppo"),
+    _team("ippo", "PPO", IPPOSettings, ANY_ACTIONS, "on_policy", env=_SCALED, several_learners=True, variant_of="ppo"),
     _team("mappo", "MAPPO", MAPPOSettings, ANY_ACTIONS, "on_policy", needs=("global_state",)),
     _team("happo", "HAPPO", HAPPOSettings, SINGLE_ACTIONS, "on_policy", needs=_STATE, own_networks=True),
     _critics("maddpg", "MADDPG", MADDPGSettings),

@@ -48,7 +48,9 @@ def disturbed(bench):
 
 def team_benches(algorithm, **settings):
     """The fixtures of an algorithm for the episodes below."""
-    return kit.benches(algorithm, SPACE, discrete(ACTIONS), TIME * EPISODES, prepare=disturbed, **SMALL, **settings)
+    return kit.benches(
+        algorithm, SPACE, discrete(ACTIONS), TIME * EPISODES, prepare=disturbed, **SMALL, **kit.RAW, **settings
+    )
 
 
 # Episodes
@@ -264,7 +266,8 @@ def matrix_game(algorithm, folder, game=TWO_STEP):
         policy=dict(
             type=algorithm,
             model=dict(hidden=[16], memory_dim=16),
-            learn=dict(learning_rate=3e-3, warmup=160, update_per_collect=20, target=dict(freq=40)),
+            # Lambda-returns would be those of random play.
+            learn=dict(learning_rate=3e-3, warmup=160, update_per_collect=20, td_lambda=0.0, target=dict(freq=40)),
             collect=dict(n_sample=80),
             other=dict(buffer_size=2000, eps=dict(end=1.0)),
             eval=dict(freq=10**6),

@@ -14,7 +14,7 @@ RESUMES = {}
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
 
 
-built, bench = team_benches("vdn", learn={"grad_norm": 0.0, "gamma": 0.9, "double": False}, **FORGETS)
+built, bench = team_benches("vdn", learn={"grad_norm": 0.0, "gamma": 0.9, "double": False, "td_lambda": 0.0}, **FORGETS)
 
 
 class TestUpdate(TeamTests):
