@@ -21,7 +21,7 @@ from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.config.compiler import Overrides, compile_config
 from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.identity import check_complete
-from minding.engine.config.options import plain, setting_at
+from minding.engine.config.options import plain, setting_at, short
 from minding.engine.config.trust import read_foreign
 from minding.engine.data.agent_axis import with_identity
 from minding.engine.data.episode import RECORDED
@@ -78,6 +78,8 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False, own
         return read_foreign(path, trust=trust, own=own)
     if path.suffix == ".py":
         return _run_config_file(path)
+    if path.is_file():
+        raise ConfigError(f"{str(path)!r}: expected a .yaml file with settings, or a .py file that defines main_config")
     return load_named(str(source))
 
 
@@ -85,11 +87,12 @@ def _run_config_file(path: Path) -> Config:
     if not path.is_file():
         raise ConfigError(f"cannot read the configuration {str(path)!r}: no such file")
     try:
-        settings = runpy.run_path(str(path)).get("main_config")
+        settings = runpy.run_path(str(path)).get("main_config", ...)
     except (Exception, SystemExit) as error:  # The file is the user's program: what it raises is a mistake in it.
         raise ConfigError(f"{str(path)!r} raised {type(error).__name__}: {error}") from error
     if not isinstance(settings, dict):
-        raise ConfigError(f"{str(path)!r} defines no main_config; expected main_config = dict(...)")
+        found = "defines no main_config" if settings is ... else f"defines main_config = {short(settings)}"
+        raise ConfigError(f"{str(path)!r} {found}; expected main_config = dict(...)")
     try:
         return Config(plain(settings))
     except TypeError as error:

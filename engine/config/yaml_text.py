@@ -65,7 +65,7 @@ def parse_yaml(text: str) -> Any:
         # PyYAML reads ahead, and has its own limit since 6.0.4.
         if "maximum nesting depth" in str(error):
             raise ValueError(_TOO_DEEP) from None
-        raise ValueError(" ".join(str(error)[:500].split())) from None
+        raise ValueError(" ".join(str(error)[:500].replace(' in "<unicode string>",', " at").split())) from None
 
 
 def _check_keys(node: yaml.Node | None, seen: set[int]) -> None:

@@ -143,13 +143,14 @@ def _title(curves: Sequence[Curve]) -> str:
     return f"{title} against {opponents.pop()}" if len(opponents) == 1 and opponents != {""} else title
 
 
-def check_format(path: str | os.PathLike[str]) -> None:
-    """Refuses a picture that matplotlib cannot write."""
+def picture_of(path: str | os.PathLike[str]) -> Path:
+    """The file of a picture, without an ending a .png; refuses one that matplotlib cannot write."""
     figure, _ = new_figure()
     known = figure.canvas.get_supported_filetypes()
-    # Without an ending it becomes a .png.
-    if (Path(path).suffix[1:].lower() or "png") not in known:
+    file = Path(path) if Path(path).suffix else Path(f"{path}.png")
+    if file.suffix[1:].lower() not in known:
         raise ConfigError(f"picture {str(path)!r}: expected a name that ends with one of .{', .'.join(sorted(known))}")
+    return file
 
 
 def plot_run(
@@ -344,7 +345,7 @@ def count_steps(axes: Any) -> None:
 
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
     """Writes a picture atomically: if that fails, an earlier picture stays."""
-    path = Path(path) if Path(path).suffix else Path(f"{path}.png")
+    path = picture_of(path)
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):

@@ -98,7 +98,11 @@ class RunDir:
                     f"{shown(path)!r} holds the runs of {len(seeds)} seeds: give one of them, such as "
                     f"{shown(seeds[0])!r}"
                 )
-            raise ConfigError(f"{shown(path)!r} is not a run folder: it holds no config.yaml")
+            within = sorted(each.parent for each in path.glob("*/config.yaml"))
+            hint = f"; give a run folder in it, such as {shown(within[0])!r}" if within else ""
+            raise ConfigError(f"{shown(path)!r} is not a run folder: it holds no config.yaml{hint}")
+        if path.exists():
+            raise ConfigError(f"{shown(path)!r} is a file: expected a run folder, such as runs/cartpole_ppo")
         beside = [each for each in sorted(path.parent.iterdir()) if each.is_dir()] if path.parent.is_dir() else []
         raise ConfigError(f"no run folder {shown(path)!r}{nearest(path.name, [each.name for each in beside])}")
 

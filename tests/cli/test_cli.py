@@ -348,7 +348,8 @@ def test_plot_draws_the_runs_it_is_given(training, compiled, capsys, tmp_path, p
     folders = [str(tmp_path / "runs" / name) for name in ("cartpole_ppo", "cartpole_ppo-1")]
     capsys.readouterr()
     picture = tmp_path / "pictures" / "curves.png"
-    out = printed("plot", *folders, "--out", picture)
+    # Without an ending it is a .png.
+    out = printed("plot", *folders, "--out", picture.with_suffix(""))
     assert "487.5" in out
     assert f"curves: {picture}\n" in out
     assert picture.is_file()

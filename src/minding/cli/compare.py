@@ -142,13 +142,13 @@ def plot(runs: tuple[str, ...], labels: tuple[str, ...], out: str) -> None:
     """
     with bad_input():
         from minding.engine.run.curves import learning_curves
-        from minding.engine.run.plotting import check_format, plot_curves
+        from minding.engine.run.plotting import picture_of, plot_curves
 
-        check_format(out)
+        picture = picture_of(out)
         curves = learning_curves(runs, labels)
-        replaced = Path(out).exists()
-        with writing("picture", out):
-            plot_curves(curves, out)
+        replaced = picture.exists()
+        with writing("picture", picture):
+            plot_curves(curves, picture)
     for curve in curves:
         spread = f" [{number(curve.low[-1])}, {number(curve.high[-1])}]" if curve.n_runs > 1 or curve.opponent else ""
         echo(f"{line(curve.env_id)}, {line(curve.label)}: {_what(curve)} {number(curve.mean[-1])}{spread}")
@@ -156,7 +156,7 @@ def plot(runs: tuple[str, ...], labels: tuple[str, ...], out: str) -> None:
         if curve.finals:
             each = f" ({', '.join(map(number, curve.finals))})" if len(curve.finals) > 1 else ""
             echo(f"    final evaluation {number(sum(curve.finals) / len(curve.finals))}{each}")
-    written("curves", out, replaced)
+    written("curves", picture, replaced)
 
 
 def _what(curve: Curve) -> str:

@@ -183,11 +183,10 @@ def plot(folder: str, out: str | None) -> None:
     """
     with bad_input():
         from minding.engine.data.dataset import load_dataset
-        from minding.engine.run.plotting import check_format
+        from minding.engine.run.plotting import picture_of
         from minding.training.data_plot import plot_dataset
 
-        path = Path(f"{folder.rstrip('/')}.png") if out is None else Path(out)
-        check_format(path)
+        path = picture_of(f"{folder.rstrip('/')}.png" if out is None else out)
         replaced = path.exists()
         found = load_dataset(folder, mapped=True)
         with writing("picture", path):
