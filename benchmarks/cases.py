@@ -210,7 +210,7 @@ class QMIXCase(ReplayCase):
     """QMIX of recurrent agents, from whole episodes of one length; `batch_size` counts episodes.
 
     Attributes:
-      episode_length: env steps of an episode, which is also what an environment makes in an iteration.
+      episode_length: the most env steps of an episode, which is also what an environment makes in an iteration.
       updates: gradient steps of an iteration.
       memory_size: units of the agents' GRU.
       mixer_size: units of the mixer.
@@ -237,8 +237,8 @@ class MAPPOCase(Case):
     `batch_size` counts rows of single agents.
 
     Attributes:
-      episode_length: env steps of an episode.
-      rollout_length: steps of each environment between two updates, a multiple of `episode_length`.
+      episode_length: the most env steps of an episode.
+      rollout_length: steps of each environment between two updates.
       epochs: passes over a rollout.
       minibatches: gradient steps of one epoch; `batch_size` rows each.
       gae_lambda: decay of generalized advantage estimation.
@@ -340,6 +340,19 @@ _MAPPO = MAPPOCase(
     minibatches=8, warmup_steps=3_200, window_steps=6_400, targets={"mappo_style": 2.0},
 )  # fmt: skip
 
+_QMIX_SMAX = dataclasses.replace(
+    _QMIX, name="qmix_smax_3m", env_id="smax/3m", num_envs=16, gamma=0.99, iteration_steps=1_600, episode_length=100,
+    warmup_steps=8_000, window_steps=32_000, learning_starts=3_200, targets={"jaxmarl_style": 0.75},
+)  # fmt: skip
+
+_MAPPO_SMAX = dataclasses.replace(
+    _MAPPO, name="mappo_smax_3m", env_id="smax/3m", num_envs=128, batch_size=12_288, learning_rate=2e-3, gamma=0.99,
+    iteration_steps=16_384, episode_length=100, rollout_length=128, epochs=4, minibatches=4, entropy_weight=0.0,
+    value_weight=0.5, grad_norm=0.25, warmup_steps=2 * 16_384, window_steps=8 * 16_384,
+    targets={"jaxmarl_style": 0.75},
+)  # fmt: skip
+"""JaxMARL's settings of SMAX; QMIX with PyMARL's sizes of networks."""
+
 
 _NATURE: dict[str, Any] = {
     "env_id": "benchmarks.frames:Frames", "image": (4, 84, 84), "convolutions": ((32, 8, 4), (64, 4, 2), (64, 3, 1)),
@@ -419,6 +432,8 @@ CASES: dict[str, Case] = {
         _TD3,
         _QMIX,
         _MAPPO,
+        _QMIX_SMAX,
+        _MAPPO_SMAX,
         _offline("iql", 2.2),
         _offline("awac", 2.2),
         _offline("td3_bc", 2.0),

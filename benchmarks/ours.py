@@ -27,7 +27,7 @@ from benchmarks.cases import (
     TD3Case,
 )
 from benchmarks.recorded import episodes
-from benchmarks.window import Measurement, RunOptions, measure, parse_options
+from benchmarks.window import Measurement, RunOptions, keep_to_cores, measure, parse_options
 
 PRESETS = {
     "ppo_cartpole_8": "cartpole_ppo",
@@ -55,6 +55,8 @@ PRESETS = {
     "td3_pendulum": "pendulum_td3",
     "qmix_simple_spread": "simple_spread_qmix",
     "mappo_simple_spread": "simple_spread_mappo",
+    "qmix_smax_3m": "simple_spread_qmix",
+    "mappo_smax_3m": "simple_spread_mappo",
     "iql_recorded": "halfcheetah_iql",
     "awac_recorded": "pendulum_awac",
     "td3_bc_recorded": "halfcheetah_td3_bc",
@@ -165,8 +167,7 @@ def _dqn_keys(case: DQNCase) -> dict[str, Any]:
 
 def _qmix_keys(case: QMIXCase) -> dict[str, Any]:
     return {
-        "env.env_kwargs.max_cycles": case.episode_length,
-        "env.normalize_reward": False,
+        **_episode_keys(case),
         "policy.model.memory": "gru",
         "policy.model.memory_dim": case.memory_size,
         "policy.model.mixer_dim": case.mixer_size,
@@ -187,8 +188,7 @@ def _qmix_keys(case: QMIXCase) -> dict[str, Any]:
 def _mappo_keys(case: MAPPOCase) -> dict[str, Any]:
     return {
         **_gradient_keys(case),
-        "env.env_kwargs.max_cycles": case.episode_length,
-        "env.normalize_reward": False,
+        **_episode_keys(case),
         "policy.learn.n_epoch": case.epochs,
         "policy.learn.n_minibatch": case.minibatches,
         "policy.learn.clip_ratio": case.clip_ratio,
@@ -197,6 +197,13 @@ def _mappo_keys(case: MAPPOCase) -> dict[str, Any]:
         "policy.learn.huber_delta": case.huber_delta,
         "policy.learn.target_kl": "null",
     }
+
+
+def _episode_keys(case: QMIXCase | MAPPOCase) -> dict[str, Any]:
+    limit = {"env.max_episode_steps": case.episode_length, "env.env_kwargs": {}}
+    if not case.env_id.startswith("smax/"):
+        limit = {"env.env_kwargs.max_cycles": case.episode_length}
+    return {**limit, "env.normalize_reward": False}
 
 
 def _offline_keys(case: OfflineCase) -> dict[str, Any]:
@@ -248,6 +255,8 @@ def run_case(options: RunOptions, changes: Sequence[str] = ()) -> Measurement:
     from minding.training import build
 
     case = options.case
+    if case.env_id.startswith("smax/"):
+        keep_to_cores(case.threads)
     quiet = ["policy.eval.freq=1000000000", f"seed={options.seed}"]
     with recorded_data(case) as data:
         cfg = compile_run(load_preset(PRESETS[case.name]), [*overrides(case), *quiet, *data, *changes])

@@ -22,6 +22,7 @@ PEER_MODULES = {
     "purejaxrl_style": "benchmarks.peers.purejaxrl_style_ppo",
     "pymarl_style": "benchmarks.peers.pymarl_style_qmix",
     "mappo_style": "benchmarks.peers.mappo_style",
+    "jaxmarl_style": "benchmarks.peers.jaxmarl_style",
     "d3rlpy": "benchmarks.peers.d3rlpy",
     "xuance": "benchmarks.peers.xuance",
 }

@@ -23,8 +23,8 @@ from benchmarks.probes import Reading
 from benchmarks.window import Measurement
 
 PACKAGES = (
-    "mindspore", "torch", "stable_baselines3", "sb3_contrib", "sbx_rl", "d3rlpy", "jax", "cpprb", "gymnasium", "mujoco",
-    "mpe2", "numpy", "open_spiel", "xuance",
+    "mindspore", "torch", "stable_baselines3", "sb3_contrib", "sbx_rl", "d3rlpy", "jax", "jaxmarl", "cpprb",
+    "gymnasium", "mujoco", "mpe2", "numpy", "open_spiel", "xuance",
 )  # fmt: skip
 SPEED_COLUMNS = (
     "work",

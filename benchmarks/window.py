@@ -121,6 +121,11 @@ def measure(options: RunOptions, peer: str, train_for: TrainFor) -> Measurement:
     return Measurement(options.case.name, peer, env_steps, seconds, cpu_seconds, peak_mb(), first_seconds)
 
 
+def keep_to_cores(count: int) -> None:
+    """Lets this process run on that many cores, before it imports JAX: XLA starts one thread per core."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-count:])
+
+
 def age() -> float:
     """Seconds since this process started, to a hundredth."""
     # The name of the program, the second field, may contain spaces; it ends with the last parenthesis.

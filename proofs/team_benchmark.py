@@ -75,7 +75,7 @@ def benchmark_table(results: Results) -> str:
     for source, each in ((results.single("published") or {}).get(PUBLISHED, {})).items():
         lines += ["", f"{source}: {each['note']} [Source]({each['source']}).", ""]
         scores = {(name, algorithm): each["scores"].get(f"{name} {algorithm}", ()) for name, algorithm in _runs()}
-        lines += _grid({pair: " ± ".join(f"{value:g}" for value in score) for pair, score in scores.items()})
+        lines += _grid({pair: " ± ".join(f"{value:.2f}" for value in score) for pair, score in scores.items()})
     return "\n".join([*lines, ""])
 
 
@@ -88,7 +88,8 @@ def _grid(cells: dict[tuple[str, str], str]) -> list[str]:
     lines = [f"| task | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
     for name, task in TASKS.items():
         row = [cells.get((name, algorithm), "") for algorithm in STEPS]
-        lines.append(f"| `{task.env_id}` | {' | '.join(row)} |")
+        if any(row):
+            lines.append(f"| `{task.env_id}` | {' | '.join(row)} |")
     return lines
 
 

@@ -6,16 +6,14 @@ of DQN: where a case asks for it, this side does a little less work than the oth
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from benchmarks.cases import Case, DQNCase, PPOCase, QRDQNCase, RecurrentPPOCase, SACCase, TD3Case
-from benchmarks.window import Measurement, RunOptions, parse_options
+from benchmarks.window import Measurement, RunOptions, keep_to_cores, parse_options
 
 OPTIONS = parse_options() if __name__ == "__main__" else None
 if OPTIONS is not None:
-    # XLA sizes its thread pools by the cores it may use, when it is imported.
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-OPTIONS.case.threads :])
+    keep_to_cores(OPTIONS.case.threads)
 
 import flax.linen as nn  # noqa: E402
 from sbx import DQN, PPO, SAC, TD3  # noqa: E402

@@ -82,9 +82,14 @@ def test_teams_are_in_the_queue_and_in_their_table(tmp_path, capsys):
         Results(tmp_path).append(
             "studies", {**row, "eval_mean": value, "eval_info": {"battle_won": value / 2}, "env_step": 10}
         )
-    of_3m = next(line for line in benchmark_table(Results(tmp_path)).splitlines() if "smax/3m" in line).split(" | ")
+    source = {"note": "2M steps.", "source": "https://b", "scores": {"3m vdn": [1.9, 0.05]}}
+    (tmp_path / "results/published.json").write_text(json.dumps({"teams": {"Others": source}}))
+    of_3m, published = (
+        line.split(" | ") for line in benchmark_table(Results(tmp_path)).splitlines() if "smax/3m" in line
+    )
     assert of_3m[6] == "1.75 (1.50 to 2.00; IQM 1.75; 2 seeds), 88 % won, after 10 steps"
     assert of_3m[5] == "not measured"
+    assert published[5:7] == ["", "1.90 ± 0.05"]
 
 
 def test_what_has_a_row_is_not_run_again(tmp_path, monkeypatch, capsys):
