@@ -46,10 +46,6 @@ _PARTS = {
     "EnvManager": ("num_envs", "environments, as make_collector_env(cfg) returns them"),
     "FilledBuffer": ("push", "a buffer, such as ReplayBuffer"),
     "SampledBuffer": ("sample", "a buffer, such as ReplayBuffer"),
-    "Dataset": ("digest", "a Dataset, as load_dataset(path) returns it"),
-    "RecordedTables": ("digest", "DatasetTables(dataset, policy.learn_mode.fields)"),
-    "RewardModel": ("estimate", "a reward model"),
-    "BoardGame": ("planes", "the rules of a board game"),
 }
 """By the type of an argument of minding's own middleware: an attribute that it has, and what to give."""
 _T = TypeVar("_T", bound=Callable[..., Any])

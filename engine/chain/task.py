@@ -30,7 +30,7 @@ from minding.engine.chain.pipeline import (
 from minding.engine.chain.trace import ProfileTable, Trace
 from minding.engine.console import console_logger
 from minding.engine.errors import ChainError, CheckpointError, MiddlewareError, add_note, nearest, whole_number
-from minding.engine.process.signals import Interrupted, SignalGuard, end_of
+from minding.engine.process.signals import Interrupted, SignalGuard, raise_end
 from minding.engine.types import StateDict
 
 Wrapper = Callable[[Middleware[ContextT]], Middleware[ContextT]]
@@ -288,12 +288,11 @@ class Task(Generic[ContextT]):
         self._run.error = error
         failed = lifecycle.call_hooks(self._chain.nodes(), "close")
         self._run.error = None
-        if error is not None:
+        if error is None:
+            lifecycle.raise_first(failed, "closing failed too")
+            raise_end(self._run.received)
+        else:
             lifecycle.note_others(error, failed, "closing failed too")
-            return
-        lifecycle.raise_first(failed, "closing failed too")
-        if (ended := end_of(self._run.received)) is not None:
-            raise ended
 
     def stop(self) -> None:
         """Ends a run after the current iteration; outside a run, closes the task that `start` prepared.

@@ -64,9 +64,10 @@ def end_if_overdue() -> None:
         raise Interrupted("giving up after a signal")
 
 
-def end_of(name: str | None) -> BaseException | None:
-    """The exception with which a program ends after the signal of that name; None if it is not a signal's."""
-    return {"SIGINT": KeyboardInterrupt(), "SIGTERM": SystemExit(128 + signal.SIGTERM)}.get(name or "")
+def raise_end(name: str | None) -> None:
+    """Raises the exception with which a program ends after the signal of that name, if it is a signal's."""
+    if name in ("SIGINT", "SIGTERM"):
+        raise KeyboardInterrupt if name == "SIGINT" else SystemExit(128 + signal.SIGTERM)
 
 
 class SignalGuard:

@@ -127,11 +127,6 @@ def _flock(folder: Folder, access: int) -> int:
     return descriptor
 
 
-def held(folder: Path) -> bool:
-    """Whether this process has locked a folder."""
-    return _key(folder) in _held
-
-
 def lost(folder: Path) -> bool:
     """Whether a folder that this process has locked was removed, moved or replaced by another one. A folder with its
     name may now belong to another process, so nothing must be written there until `RunLock.renew`."""

@@ -23,8 +23,9 @@ from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, NoCheckpointError, RunInUseError, nearest
 from minding.engine.files import json_text, read_text, replace
 from minding.engine.paths import absolute, check_readable, expanded, folder_of, shown
+from minding.engine.process.alive import start_ticks
 from minding.engine.run import zoo
-from minding.engine.run.lock import LOCK_FILE, RunLock, held
+from minding.engine.run.lock import LOCK_FILE, RunLock
 from minding.engine.run.run_summary import wrong_figure
 from minding.engine.run.status import read_status
 
@@ -110,26 +111,18 @@ class RunDir:
     def restart(cls, cfg: Config) -> RunDir:
         """The folder in which a run without a checkpoint begins: its own, if it was killed there before the first one,
         or a new one. What it had written there is set aside as ``left-<time>-<name>``."""
-        found, _, _ = cls._newest(cfg)
-        if found is None or found.resume is not None or not found._killed():
-            return cls.create(cfg)
-        try:
-            for path in list(found.path.iterdir()):
-                if path.name not in BEFORE and not path.name.startswith("left-"):
-                    set_aside(path)
-            save_own(cfg, found.config)
-        except OSError:
-            return cls.create(cfg)
-        return cls(found.path, trust=True)
-
-    def _killed(self) -> bool:
-        """Whether a run of this folder ended without a word, and no process continues it."""
-        if held(self.path):
-            return False
-        with contextlib.suppress(RunInUseError, ConfigError), RunLock(self.path):
-            begun = {each.name for each in self.path.iterdir()} - BEFORE
-            return read_status(self.status).state == "running" if begun or self.status.exists() else True
-        return False
+        for run_dir in cls.earlier(cfg):
+            with contextlib.suppress(ConfigError, RunInUseError, OSError), RunLock(run_dir.path):
+                written = [each for each in run_dir.path.iterdir() if each.name not in BEFORE]
+                status = read_status(run_dir.status) if written or run_dir.status.exists() else None
+                killed = status is None or (status.state == "running" and status.born != start_ticks(os.getpid()))
+                if killed and not run_dir.resume and not differences(identity(run_dir.read_config()), cfg):
+                    for path in written:
+                        if not path.name.startswith("left-"):
+                            set_aside(path)
+                    save_own(cfg, run_dir.config)
+                    return cls(run_dir.path, trust=True)
+        return cls.create(cfg)
 
     @classmethod
     def open_or_create(cls, cfg: Config) -> RunDir:
@@ -160,15 +153,6 @@ class RunDir:
           NoCheckpointError: no such run has a checkpoint; says what was found instead.
           ConfigError: ``cfg.run`` limits the run to fewer steps than it has made.
         """
-        found, saved, missing = cls._newest(cfg)
-        if found is None or found.resume is None:
-            raise NoCheckpointError(missing)
-        check_not_shortened(found.path, found.checkpoints, saved, cfg)
-        return found
-
-    @classmethod
-    def _newest(cls, cfg: Config) -> tuple[RunDir | None, Config, str]:
-        """The newest folder of the run that `cfg` describes, its configuration, and what is missing to resume it."""
         missing = f"no run {cfg.exp_name!r} in {cfg.run.out_dir!r}"
         for number, run_dir in enumerate(cls.earlier(cfg)):
             try:
@@ -178,10 +162,14 @@ class RunDir:
                 console_logger().warning("skipped: %s", error)
                 continue
             if not found:
-                return run_dir, saved, f"no checkpoint in {shown(run_dir.path)!r}"
+                if run_dir.resume is not None:
+                    check_not_shortened(run_dir.path, run_dir.checkpoints, saved, cfg)
+                    return run_dir
+                missing = f"no checkpoint in {shown(run_dir.path)!r}"
+                break
             if number == 0:
                 missing = f"{shown(run_dir.path)!r} is another run ({describe_differences(found)})"
-        return None, cfg, missing
+        raise NoCheckpointError(missing)
 
     @classmethod
     def earlier(cls, cfg: Config) -> list[RunDir]:

@@ -28,7 +28,6 @@ from minding.engine.data.episode import RECORDED
 from minding.engine.errors import ConfigError, add_note, nearest
 from minding.engine.paths import absolute, check_readable, folder_of
 from minding.engine.process import compiled
-from minding.engine.process.signals import end_of
 from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array
@@ -45,7 +44,7 @@ from minding.training.evaluation import Evaluation, final_evaluation
 from minding.training.loading import check_begin, load_weights
 from minding.training.player import Player
 from minding.training.saved_agent import CONFIG, check_saved, is_saved, save_policy, trained_steps, warm_start
-from minding.training.session import Session, Summary, only_if_begun
+from minding.training.session import Session, Summary, only_if_begun, raise_signal
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
@@ -280,8 +279,7 @@ class Agent:
         session.run_dir.write_summary(vars(summary))
         if session.interrupted_by is not None:
             self._end_session()
-            console_logger().warning("ended by %s: the run is saved in %s", summary.stop_reason, summary.run_dir)
-            raise end_of(session.interrupted_by) or KeyboardInterrupt
+            raise_signal(summary)
         return summary
 
     def _open(self) -> Session:

@@ -28,7 +28,7 @@ from minding.engine.files import Folder
 from minding.engine.paths import anchored, shown
 from minding.engine.process import compiled
 from minding.engine.process.runtime import computing
-from minding.engine.process.signals import SignalGuard, end_of
+from minding.engine.process.signals import SignalGuard, raise_end
 from minding.engine.run.lock import RunLock
 from minding.engine.run.plotting import DRAWN, plot_trace
 from minding.engine.run.progress import Progress
@@ -346,14 +346,13 @@ def train(
         # Frees the memory of this run for the next run in this process.
         compiled.release()
     if raise_signals:
-        _raise_signal(summary)
+        raise_signal(summary)
     return summary
 
 
-def _raise_signal(summary: Summary) -> None:
+def raise_signal(summary: Summary) -> None:
     """Raises the exception for the signal that ended a run, with a note about the run folder."""
-    error = end_of(summary.stop_reason)
-    if error is not None:
+    if summary.stop_reason in ("SIGINT", "SIGTERM"):
         saved = "was not saved" if summary.unsaved else "is saved"
         console_logger().warning(
             "ended by %s: the run %s in %s; minding resume %s continues it",
@@ -362,7 +361,7 @@ def _raise_signal(summary: Summary) -> None:
             shown(summary.run_dir),
             shown(summary.run_dir),
         )
-        raise error
+        raise_end(summary.stop_reason)
 
 
 @contextlib.contextmanager

@@ -59,6 +59,8 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again_in_its_folder(tmp
         assert (started.path, started.resume) == (folder, None)
         if written:
             StatusFile(started.status).write(OnlineRLContext(), 1000, [])
+            status = json.loads(started.status.read_text())
+            started.status.write_text(json.dumps({**status, "born": "another process"}))
         for name in written[1:]:
             (folder / name).write_text("env_step\n512\n")
     with RunLock(folder):
