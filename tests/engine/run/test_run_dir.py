@@ -1,5 +1,6 @@
 """The run folder."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ import pytest
 from minding.engine import Config, OnlineRLContext
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.errors import ConfigError
-from minding.engine.run.lock import RunLock
+from minding.engine.run.lock import LOCK_FILE
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import StatusFile
 
@@ -63,7 +64,8 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again_in_its_folder(tmp
             started.status.write_text(json.dumps({**status, "born": "another process"}))
         for name in written[1:]:
             (folder / name).write_text("env_step\n512\n")
-    with RunLock(folder):
+    with open(folder / LOCK_FILE, "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
         assert RunDir.restart(config(tmp_path)).path.name == "cartpole-1"
     shutil.rmtree(tmp_path / "cartpole-1")
     assert RunDir.restart(config(tmp_path)).path == folder
