@@ -30,7 +30,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "minding": {
         "environment library": ("/gymnasium/", "/mujoco/", "/mpe2/", "/pettingzoo/", "/envs/games/"),
         "environment layers: actions, checks, episodes": ("/envs/", "/engine/data/actions.py"),
-        "acting: networks": ("/policies/acting/numpy_",),
+        "acting: networks": ("/acting/numpy_", "/acting/compositions.py", "/policies/kernels/library.py"),
         "acting: draws": ("/policies/acting/sampling.py",),
         "acting: modes and actors": ("/policies/acting/actors.py", "/policies/core/modes.py"),
         "collector": ("/middleware/collector.py", "/engine/data/rollout.py"),

@@ -115,7 +115,7 @@ class EnvStep:
         if not self.episodes and self.valid is None:
             return None
         over = self.terminated | self.truncated
-        return np.flatnonzero(over if self.valid is None else over | ~self.valid)
+        return (over if self.valid is None else over | ~self.valid).nonzero()[0]
 
 
 class EnvManager(Protocol):

@@ -147,7 +147,7 @@ class BatchedEnvManager:
             # This also begins a new return in rows that are not valid.
             reward = self._scaler(reward, valid)
         if self._reward_clip is not None:
-            reward = np.clip(reward, -self._reward_clip, self._reward_clip)
+            reward = reward.clip(-self._reward_clip, self._reward_clip)
         episodes: list[EpisodeEnd] = []
         if np.count_nonzero(terminated) or np.count_nonzero(truncated):
             episodes = self._end_episodes((terminated | truncated).nonzero()[0], info or {})

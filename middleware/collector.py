@@ -102,7 +102,6 @@ class _Recorder:
         self._valid: Array | None = None
         self._obs: list[Any] = []
         self._outputs: dict[str, Array] = {}
-        self._ends: list[Array] = []
         self._finals: list[Any] = []
         self._final_memory: list[Array] = []
         self._info: dict[str, Array] = {}
@@ -125,8 +124,7 @@ class _Recorder:
             self._valid[t] = step.valid
         if step.episodes:
             self._terminated[t], self._truncated[t] = step.terminated, step.truncated
-            ended = np.flatnonzero(step.terminated | step.truncated)
-            self._ends.append(np.stack([np.full(len(ended), t), ended], axis=1))
+            ended = (step.terminated | step.truncated).nonzero()[0]
             self._finals.append(obs_trees.tree_map(lambda x: x[ended], step.next_obs))
             if memory is not None:
                 self._final_memory.append(memory[ended])
@@ -145,7 +143,7 @@ class _Recorder:
             obs=obs_trees.tree_map(lambda *xs: np.stack(xs), *self._obs),
             last_obs=last_obs,
             final_obs=final_obs,
-            ends=np.concatenate(self._ends) if self._ends else np.zeros((0, 2), np.int64),
+            ends=np.argwhere(self._terminated | self._truncated),
             action=action,
             reward=self._reward,
             terminated=self._terminated,

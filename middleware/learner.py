@@ -1,6 +1,5 @@
 """Learning from replay."""
 
-import dataclasses
 import logging
 from collections.abc import Sequence
 
@@ -206,7 +205,8 @@ class OffPolicyLearner:
             self._origin = int(clock), int(train_iter)
 
     def _learn(self, ctx: LearningContext) -> LearnOutput:
-        batch = dataclasses.replace(self._buffer.sample(self._updates, self._batch_size), stored=self._told)
+        batch = self._buffer.sample(self._updates, self._batch_size)
+        batch.stored = self._told
         output = learn_from(ctx, self._policy, batch, self._schedule)
         if output.priorities is not None and self._sets_priorities:
             self._buffer.update(batch, output.priorities)

@@ -47,17 +47,18 @@ class Schedule:
     """The progress of a run's schedules."""
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
-        self._cfg = cfg
+        self._cfg, self._span = cfg, _span(cfg)
         self._warned = False
 
     def progress(self, clock: int | Array) -> Any:
         """The fraction of the schedules that is over, of the clock's shape; more than 1 after their end. Warns once if
         the learning rate is 0 from there on."""
-        over = (clock - _begin(self._cfg)) / schedule_steps(self._cfg)
-        if not self._warned and np.max(over) >= 1:
+        begin, steps = self._span
+        last = int(clock[-1]) if isinstance(clock, np.ndarray) else clock
+        if not self._warned and last >= begin + steps:
             self._warned = True
-            self._warn_of_the_end(int(np.max(clock)))
-        return over
+            self._warn_of_the_end(last)
+        return (clock - begin) / steps
 
     def _warn_of_the_end(self, clock: int) -> None:
         unit, learn = run_length(self._cfg).unit, self._cfg["policy"]["learn"]

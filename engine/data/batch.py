@@ -174,10 +174,10 @@ class RowLayout:
 
     def check_finite(self, tables: Sequence[Array], where: str) -> None:
         """Raises NonFiniteError that names field and row if table 0 holds NaN or infinity."""
-        # The sum is finite unless an element is not (or the sum overflows, which the second check settles).
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(tables[0].sum()):
-                return
+        # A sum of squares is finite unless an element is not, or it overflows, which the second check settles.
+        flat = tables[0].ravel()
+        if math.isfinite(flat.dot(flat)):
+            return
         rows, cols = np.nonzero(~np.isfinite(tables[0]))
         if not len(rows):
             return

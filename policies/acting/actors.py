@@ -216,7 +216,7 @@ class Actor:
     def partly_random(self, action: Array, mask: Array | None, eps: float) -> Array:
         """The actions ``(B, ...)``, each replaced in place by a random legal one with probability `eps`."""
         if eps > 0.0:
-            explore = np.flatnonzero(self.rng.random(len(action)) < eps)
+            explore = (self.rng.random(len(action)) < eps).nonzero()[0]
             # Drawing an action takes longer than computing the network's outputs.
             if len(explore):
                 action[explore] = self.random_action(len(explore), None if mask is None else mask[explore])

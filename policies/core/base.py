@@ -235,7 +235,7 @@ class BasePolicy:
         Raises:
           NonFiniteError: if the call ended in NaN or infinity, see `LearnGuard`.
         """
-        shares = np.clip(np.atleast_1d(progress), 0.0, 1.0)
+        shares = np.array(progress, ndmin=1).clip(0.0, 1.0)
         if batch.recorded is not None:
             self.take_recorded(batch.recorded)
         before = self._guard.state()
@@ -250,9 +250,7 @@ class BasePolicy:
         if self.normalizers and batch.recorded is None and not batch.stored:
             rows, read = self.observed(batch), batch.layout.read
             self.observe({name: read(batch.tables.host, name, rows) for name in self.observed_fields})
-        rates = [optim.reported_rates(float(share)) for share in shares]
-        mean_rates = {name: sum(each[name] for each in rates) / len(rates) for name in rates[0]}
-        more = {**mean_rates, **optim.take_statistics()}
+        more = {**optim.reported_rates(shares.tolist()), **optim.take_statistics()}
         output = dataclasses.replace(output, metrics={**output.metrics, **more})
         return self._guard.checked(output, batch, before)
 

@@ -83,6 +83,14 @@ class _Layer(ctypes.Structure):
     ]
 
 
+_Memory = ctypes.c_char * 0
+
+
+def _address(x: Array) -> Any:
+    """The address of a C-contiguous array, as an argument of a function; `x.ctypes` takes several times as long."""
+    return _Memory.from_buffer(x) if x.flags.writeable else x.ctypes.data  # type: ignore[arg-type]
+
+
 class Layers:
     """Linear layers, each with an activation, in one call.
 
@@ -108,14 +116,14 @@ class Layers:
         """The result ``(..., out)`` of the last layer for x ``(..., in)``."""
         shape = x.shape[:-1]
         x = np.ascontiguousarray(x.reshape(-1, self._inputs), np.float32)
-        return self.at(x.ctypes.data, len(x)).reshape(*shape, self._outputs)
+        return self.at(_address(x), len(x)).reshape(*shape, self._outputs)
 
-    def at(self, address: int, batch: int) -> Array:
+    def at(self, address: Any, batch: int) -> Array:
         """The result ``(B, out)`` for C-contiguous float32 ``(B, in)`` at this address."""
         if batch >= self._rows_of_onednn:
             choose_onednn()
         y = np.empty((batch, self._outputs), np.float32)
-        self._function(self._layers, len(self._layers), batch, address, y.ctypes.data)
+        self._function(self._layers, len(self._layers), batch, address, _address(y))
         return y
 
 

@@ -174,6 +174,11 @@ class Optimizer(nn.Cell):
         self.rate_names = tuple(rate_name(name) for name in groups)
         self.steps = nn.CellList([method_class(group.method)(group) for group in groups.values()])
         self.watched, self.learners = False, 1
+        first, *others = groups.values()
+        alike = all(group.schedule == first.schedule for group in others)
+        self.reported = (
+            {"learning_rate": first} if alike else {f"learning_rate_{name}": groups[name] for name in groups}
+        )
 
     def average(self, learners: int) -> None:
         """Makes updates that are compiled from now on average over learners, which have equal parts of each minibatch.
@@ -213,13 +218,10 @@ class Optimizer(nn.Cell):
         rates = [self.rates(float(share)) for share in progress]
         return {name: np.array([each[name] for each in rates], np.float32) for name in self.rate_names}
 
-    def reported_rates(self, progress: float) -> dict[str, float]:
-        """The learning rates as metrics: a single one if all groups have the same schedule, else one per group."""
-        rates = {name: group.rate_at(progress) for name, group in self.groups.items()}
-        first, *others = self.groups.values()
-        if all(group.schedule == first.schedule for group in others):
-            return {"learning_rate": first.rate_at(progress)}
-        return {f"learning_rate_{name}": rate for name, rate in rates.items()}
+    def reported_rates(self, progress: Sequence[float]) -> dict[str, float]:
+        """The mean learning rates of the steps of a call as metrics: a single one if all groups have the same schedule,
+        else one per group."""
+        return {name: sum(map(group.rate_at, progress)) / len(progress) for name, group in self.reported.items()}
 
     def block(self, name: str) -> Block | None:
         """The block that holds a group's parameters; None if each parameter has its own memory."""

@@ -142,15 +142,15 @@ def test_step_sizes_follow_the_schedule_of_their_group():
     optim = Optimizer(a=Group(params=params[:1], rate=0.5, anneal=True), b=Group(params=params[1:], rate=0.25))
     assert optim.rates(0.5) == {"rate_a": 0.25, "rate_b": 0.25}
     # The names do not depend on whether the learning rates happen to be equal at the moment.
-    assert optim.reported_rates(0.5) == {"learning_rate_a": 0.25, "learning_rate_b": 0.25}
-    assert optim.reported_rates(1.0) == {"learning_rate_a": 0.0, "learning_rate_b": 0.25}
+    assert optim.reported_rates([0.5]) == {"learning_rate_a": 0.25, "learning_rate_b": 0.25}
+    assert optim.reported_rates([0.5, 1.0]) == {"learning_rate_a": 0.125, "learning_rate_b": 0.25}
     points = [[0.0, 1.0], [0.5, 0.5], [1.0, 0.25]]
     piecewise = Group(params=params, rate=0.5, anneal=True, kind="piecewise", points=points)
     alike = Optimizer(
         a=dataclasses.replace(piecewise, params=params[:1]), b=dataclasses.replace(piecewise, params=params[1:])
     )
-    assert alike.reported_rates(0.5) == {"learning_rate": 0.25}
+    assert alike.reported_rates([0.5]) == {"learning_rate": 0.25}
     linear = dataclasses.replace(piecewise, params=params[:1], kind="linear", points=())
     other = Optimizer(a=linear, b=dataclasses.replace(piecewise, params=params[1:]))
-    assert other.reported_rates(0.0) == {"learning_rate_a": 0.5, "learning_rate_b": 0.5}
+    assert other.reported_rates([0.0]) == {"learning_rate_a": 0.5, "learning_rate_b": 0.5}
     assert [piecewise.rate_at(progress) for progress in (0.0, 0.5, 0.75, 1.0)] == [0.5, 0.25, 0.1875, 0.125]
