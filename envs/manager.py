@@ -148,9 +148,8 @@ class BatchedEnvManager:
             reward = self._scaler(reward, valid)
         if self._reward_clip is not None:
             reward = reward.clip(-self._reward_clip, self._reward_clip)
-        episodes: list[EpisodeEnd] = []
-        if np.count_nonzero(terminated) or np.count_nonzero(truncated):
-            episodes = self._end_episodes((terminated | truncated).nonzero()[0], info or {})
+        ended = (terminated | truncated).nonzero()[0]
+        episodes = self._end_episodes(ended, info or {}) if len(ended) else []
         if valid is not None:
             self._returns[~valid] = 0.0
             self._lengths *= valid

@@ -79,11 +79,9 @@ class RewardScaler:
         if not len(returns):
             return
         total = self._count + len(returns)
-        # The methods `mean` and `sum` take several times as long on few numbers.
-        mean = float(np.add.reduce(returns)) / len(returns)
+        mean = float(returns.sum()) / len(returns)
         delta = mean - self._mean
-        spread = float(np.add.reduce(np.square(returns - mean)))
-        self._squares += spread + delta**2 * self._count * len(returns) / total
+        self._squares += float(((returns - mean) ** 2).sum()) + delta**2 * self._count * len(returns) / total
         self._mean += delta * len(returns) / total
         self._count = total
 

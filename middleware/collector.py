@@ -96,7 +96,6 @@ class _Recorder:
 
     def __init__(self, steps: int, envs: int) -> None:
         self._shape = (steps, envs)
-        self._reward: Array = np.zeros(0, np.float32)
         self._terminated = np.zeros(self._shape, np.bool_)
         self._truncated = np.zeros(self._shape, np.bool_)
         self._valid: Array | None = None
@@ -110,12 +109,11 @@ class _Recorder:
     def add(self, t: int, obs: Any, output: dict[str, Array], step: EnvStep, memory: Array | None) -> None:
         """Stores step t; `memory` is the policy's memory after it."""
         self._obs.append(obs)
+        rows = {**output, "reward": step.reward}
         if not self._outputs:
-            self._outputs = {k: np.empty((self._shape[0], *v.shape), v.dtype) for k, v in output.items()}
-            self._reward = np.zeros((self._shape[0], *step.reward.shape), np.float32)
-        for name, value in output.items():
+            self._outputs = {k: np.empty((self._shape[0], *v.shape), v.dtype) for k, v in rows.items()}
+        for name, value in rows.items():
             self._outputs[name][t] = value
-        self._reward[t] = step.reward
         for name, value in (step.info or {}).items():
             self._info.setdefault(name, np.zeros((self._shape[0], *value.shape), value.dtype))[t] = value
         if step.valid is not None:
@@ -136,7 +134,7 @@ class _Recorder:
 
     def rollout(self, last_obs: Any, policy: CollectMode) -> Rollout:
         """The rollout of all steps, with the values that `policy`, which took them, gives to the observations after."""
-        action = self._outputs.pop("action")
+        action, reward = self._outputs.pop("action"), self._outputs.pop("reward")
         final_obs = obs_trees.tree_map(lambda *xs: np.concatenate(xs), *self._finals) if self._finals else None
         last_value, final_value = self._values(last_obs, final_obs, policy)
         return Rollout(
@@ -145,7 +143,7 @@ class _Recorder:
             final_obs=final_obs,
             ends=np.argwhere(self._terminated | self._truncated),
             action=action,
-            reward=self._reward,
+            reward=reward,
             terminated=self._terminated,
             truncated=self._truncated,
             valid=self._valid,

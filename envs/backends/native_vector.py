@@ -72,7 +72,6 @@ class VectorSource(Source):
         # Whether a step returns the last observation of an episode, and not the first of the next.
         self._shows_ends = mode != AutoresetMode.SAME_STEP
         self._done = np.zeros(self.num_envs, bool)
-        self._any_done = False
         raw = env.unwrapped
         self._native = getattr(raw, "native_state", _NATIVE_STATE.get(type(raw).__name__, ()))
         self._streak = FaultStreak()
@@ -96,7 +95,6 @@ class VectorSource(Source):
             self._check_native_state()
         self._resets += 1
         self._done.fill(False)
-        self._any_done = False
         return self._act_on(leaves)
 
     def _check_native_state(self) -> None:
@@ -167,7 +165,6 @@ class VectorSource(Source):
             setattr(raw, name, np.array(state["native"][name]))
         raw.np_random.bit_generator.state = state["generator"]
         self._done = np.array(state["done"])
-        self._any_done = bool(self._done.any())
         return self._act_on([np.array(state["obs"][str(i)]) for i in range(len(self.layout.leaves))]), []
 
     def _finisher(self, mode: Any) -> Callable[..., SourceStep]:
@@ -187,15 +184,13 @@ class VectorSource(Source):
         self, leaves: list[Array], reward: Array, terminated: Array, truncated: Array, info: Any
     ) -> SourceStep:
         valid = None
-        if self._any_done:
+        if np.count_nonzero(self._done):
             valid = ~self._done
             reward *= valid.reshape(-1, *[1] * (reward.ndim - 1))
             terminated &= valid
             truncated &= valid
         self._done = terminated | truncated
-        self._any_done = np.count_nonzero(self._done) > 0
-        if self._any_done:
-            truncated &= ~terminated
+        truncated &= ~terminated
         obs, declared = self._act_on(leaves), self.layout.info(leaves)
         if valid is not None and declared is not None:
             for values in declared.values():

@@ -235,11 +235,11 @@ class BasePolicy:
         Raises:
           NonFiniteError: if the call ended in NaN or infinity, see `LearnGuard`.
         """
-        shares = np.array(progress, ndmin=1).clip(0.0, 1.0)
+        shares = np.array(progress, ndmin=1).clip(0.0, 1.0).tolist()
         if batch.recorded is not None:
             self.take_recorded(batch.recorded)
         before = self._guard.state()
-        inputs, optim = self.inputs(batch, float(shares[0])).rescaled(self.reward_scale), self.root.optim
+        inputs, optim = self.inputs(batch, shares[0]).rescaled(self.reward_scale), self.root.optim
         if self.root.augment is not None:
             shift = self.root.augment.draw(self.learn_rng, batch.index.shape)
             inputs = dataclasses.replace(inputs, steps={**inputs.steps, SHIFT: shift})
@@ -250,7 +250,7 @@ class BasePolicy:
         if self.normalizers and batch.recorded is None and not batch.stored:
             rows, read = self.observed(batch), batch.layout.read
             self.observe({name: read(batch.tables.host, name, rows) for name in self.observed_fields})
-        more = {**optim.reported_rates(shares.tolist()), **optim.take_statistics()}
+        more = {**optim.reported_rates(shares), **optim.take_statistics()}
         output = dataclasses.replace(output, metrics={**output.metrics, **more})
         return self._guard.checked(output, batch, before)
 

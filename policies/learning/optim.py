@@ -211,12 +211,12 @@ class Optimizer(nn.Cell):
         """The inputs of an update that `construct` reads: the learning rate of each group."""
         return {rate_name(name): group.rate_at(progress) for name, group in self.groups.items()}
 
-    def step_rates(self, progress: Array) -> dict[str, Array]:
+    def step_rates(self, progress: Sequence[float]) -> dict[str, Array]:
         """`rates` for each gradient step of a call, float32 (K,); empty if all learning rates are constant."""
         if not any(group.anneal for group in self.groups.values()):
             return {}
-        rates = [self.rates(float(share)) for share in progress]
-        return {name: np.array([each[name] for each in rates], np.float32) for name in self.rate_names}
+        rates = {rate_name(name): [*map(group.rate_at, progress)] for name, group in self.groups.items()}
+        return {name: np.array(values, np.float32) for name, values in rates.items()}
 
     def reported_rates(self, progress: Sequence[float]) -> dict[str, float]:
         """The mean learning rates of the steps of a call as metrics: a single one if all groups have the same schedule,
