@@ -58,7 +58,7 @@ class StepCollector:
         obs = self._env.obs
         # When a run is resumed, some environments begin a new episode.
         fresh = self._env.episode_steps == 0
-        self._policy.reset(np.flatnonzero(fresh))
+        self._policy.reset(fresh.nonzero()[0])
         for t in range(self._steps):
             end_if_overdue()
             output = self._policy.forward(obs, random=random, **collect_kwargs)
@@ -138,7 +138,7 @@ class _Recorder:
         final_obs = obs_trees.tree_map(lambda *xs: np.concatenate(xs), *self._finals) if self._finals else None
         last_value, final_value = self._values(last_obs, final_obs, policy)
         return Rollout(
-            obs=obs_trees.tree_map(lambda *xs: np.stack(xs), *self._obs),
+            obs=obs_trees.tree_map(lambda *xs: np.concatenate(xs).reshape(len(xs), *xs[0].shape), *self._obs),
             last_obs=last_obs,
             final_obs=final_obs,
             ends=np.argwhere(self._terminated | self._truncated),
