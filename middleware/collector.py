@@ -15,13 +15,28 @@ from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, Episod
 from minding.middleware.ctx_fields import collect_kwargs_in
 
 
+class StepsEnvs:
+    """A middleware with environments of its own, which are saved and closed with it."""
+
+    _env: EnvManager
+
+    def state_dict(self) -> StateDict:
+        return {"env": self._env.state_dict()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._env.load_state_dict(state["env"])
+
+    def close(self) -> None:
+        self._env.close()
+
+
 @declare(
     role="collect",
     reads=("env_step", "env_episode"),
     optional=("collect_kwargs",),
     writes=("trajectories", "trajectory_end_idx", "episode_stats", "env_step", "env_episode"),
 )
-class StepCollector:
+class StepCollector(StepsEnvs):
     """Takes a fixed number of steps in every environment; episodes continue across iterations.
 
     If the policy has state values, the values that bootstrap the rollout are recorded with it, because later weights
@@ -80,15 +95,6 @@ class StepCollector:
     def resume_guarantee(self) -> str:
         """The guarantee of the environments."""
         return self._env.resume_guarantee
-
-    def state_dict(self) -> StateDict:
-        return {"env": self._env.state_dict()}
-
-    def load_state_dict(self, state: StateDict) -> None:
-        self._env.load_state_dict(state["env"])
-
-    def close(self) -> None:
-        self._env.close()
 
 
 class _Recorder:

@@ -12,7 +12,8 @@ from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.data import obs_trees
 from minding.engine.process.signals import end_if_overdue
-from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, StateDict
+from minding.engine.types import Array, CollectMode, EnvManager, EnvStep
+from minding.middleware.collector import StepsEnvs
 from minding.middleware.ctx_fields import collect_kwargs_in
 
 
@@ -22,7 +23,7 @@ from minding.middleware.ctx_fields import collect_kwargs_in
     optional=("collect_kwargs",),
     writes=("episodes", "episode_stats", "env_step", "env_episode"),
 )
-class EpisodeCollector:
+class EpisodeCollector(StepsEnvs):
     """Collects whole episodes: each environment runs its share, from a fresh reset to a true end or time limit.
 
     A fixed share for each environment keeps the sample unbiased: taking the first episodes to finish would favor
@@ -86,15 +87,6 @@ class EpisodeCollector:
         # The next iteration begins with resets: there is nothing to restore on resume.
         self._env.abandon()
         ctx.env_episode += len(ctx.episodes)
-
-    def state_dict(self) -> StateDict:
-        return {"env": self._env.state_dict()}
-
-    def load_state_dict(self, state: StateDict) -> None:
-        self._env.load_state_dict(state["env"])
-
-    def close(self) -> None:
-        self._env.close()
 
 
 def _row(n: int, obs: Any, output: dict[str, Array], step: EnvStep) -> dict[str, Any]:

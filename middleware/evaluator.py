@@ -14,7 +14,8 @@ from minding.engine.chain.task import Task
 from minding.engine.chain.task import task as global_task
 from minding.engine.config.config import Config
 from minding.engine.errors import EnvError
-from minding.engine.types import Array, EnvManager, EnvStep, EpisodeEnd, EvalMode, StateDict, TakesReward
+from minding.engine.types import Array, EnvManager, EnvStep, EpisodeEnd, EvalMode, TakesReward
+from minding.middleware.collector import StepsEnvs
 
 _log = logging.getLogger("minding.envs")
 _SILENT_SECONDS = 10.0
@@ -74,7 +75,7 @@ class Evaluator:
 
 
 @evaluates
-class interaction_evaluator(Evaluator):
+class interaction_evaluator(Evaluator, StepsEnvs):
     """Runs `n_episode` episodes in eval mode after each multiple of `freq` on the clock, if the policy learned since.
 
     The clock counts environment steps, or gradient steps in offline chains.
@@ -124,15 +125,6 @@ class interaction_evaluator(Evaluator):
             self._env.load_state_dict(before)
             return []
         return episodes
-
-    def state_dict(self) -> StateDict:
-        return {"env": self._env.state_dict()}
-
-    def load_state_dict(self, state: StateDict) -> None:
-        self._env.load_state_dict(state["env"])
-
-    def close(self) -> None:
-        self._env.close()
 
 
 def play_episodes(

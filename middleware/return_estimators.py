@@ -15,14 +15,16 @@ from minding.engine.data.rollout_joins import join, last_rows, rollout_of, rollo
 from minding.engine.types import Array, CollectMode, Obs, StateDict
 from minding.middleware.ctx_fields import rollout_in
 
-
-@declare(
+_estimates = declare(
     role="collect",
     reads=("trajectories",),
     writes=("train_data",),
     leaves=("trajectories.used",),
     refuses=("trajectories.summed",),
 )
+
+
+@_estimates
 class gae_estimator:
     """Computes advantages and returns of the rollout (Schulman et al., 2016, https://arxiv.org/abs/1506.02438).
 
@@ -108,13 +110,7 @@ def _named_obs(obs: Obs, axes: int) -> dict[str, Array]:
     return {**own, **{f"{CENTRAL}.{path}": leaf for path, leaf in central_view(obs).items()}}
 
 
-@declare(
-    role="collect",
-    reads=("trajectories",),
-    writes=("train_data",),
-    leaves=("trajectories.used",),
-    refuses=("trajectories.summed",),
-)
+@_estimates
 class montecarlo_return_estimator:
     """Computes discounted returns to the end of each episode (Williams, 1992, https://doi.org/10.1007/BF00992696).
 

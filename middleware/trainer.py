@@ -17,13 +17,15 @@ from minding.engine.types import Array, LearnMode, StateDict
 from minding.middleware.ctx_fields import train_data_in, train_rows_in
 from minding.middleware.learning import Schedule, learn_from
 
-
-@declare(
+_learns = declare(
     role="learn",
     reads=("train_data", "clock", "train_iter"),
     optional=("policy_lag", "train_output"),
     writes=("train_output", "train_iter"),
 )
+
+
+@_learns
 class trainer:
     """Makes one gradient step on all valid rows of train_data, or one on each of its minibatches, in one compiled call.
 
@@ -59,12 +61,7 @@ class trainer:
         learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index, valid=counts), self._schedule)
 
 
-@declare(
-    role="learn",
-    reads=("train_data", "clock", "train_iter"),
-    optional=("policy_lag", "train_output"),
-    writes=("train_output", "train_iter"),
-)
+@_learns
 class multistep_trainer:
     """Makes several passes over train_data in shuffled minibatches, all in one compiled call.
 
