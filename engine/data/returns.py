@@ -108,18 +108,16 @@ def nstep(reward: Array, cut: Array, *, n: int, gamma: float) -> tuple[Array, Ar
       (return float32, row of the last step summed int64, discount gamma^k float32), each (T, N, ...).
     """
     steps, cut = len(reward), over_agents(cut, reward.shape, "nstep: cut")
-    total = np.zeros(reward.shape, np.float64)
-    last = np.broadcast_to(np.arange(steps).reshape(-1, *[1] * (reward.ndim - 1)), reward.shape).copy()
-    discount = np.ones(reward.shape, np.float64)
-    going = np.ones(reward.shape, bool)
+    # Number of steps summed so far, and whether the next one continues them.
+    total, summed, going = np.zeros(reward.shape), np.zeros(reward.shape, np.int64), np.ones(reward.shape, bool)
     for i in range(min(n, steps)):
-        inside = going[: steps - i]
-        total[: steps - i] += np.where(inside, gamma**i * reward[i:], 0.0)
-        discount[: steps - i] = np.where(inside, gamma ** (i + 1), discount[: steps - i])
-        last[: steps - i] += np.where(inside, min(i, 1), 0)
-        going[: steps - i] &= ~cut[i:]
-        going[steps - i - 1 :] = False
-    return total.astype(np.float32), last, discount.astype(np.float32)
+        going = going[: steps - i]
+        total[: steps - i] += np.where(going, gamma**i * reward[i:], 0.0)
+        summed[: steps - i] += going
+        going = going & ~cut[i:]
+    last = np.arange(steps).reshape(-1, *[1] * (reward.ndim - 1)) + summed - 1
+    discounts = np.array([gamma**k for k in range(min(n, steps) + 1)], np.float32)
+    return total.astype(np.float32), last, discounts[summed]
 
 
 def nstep_errors(rollout: Rollout, *, n: int, gamma: float, rescale: bool = False) -> Array:
