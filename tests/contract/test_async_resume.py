@@ -10,7 +10,7 @@ import lane_toys as toys
 import pytest
 from lane_toys import Record, ToyCollector, ToyContext, ToyEnv, ToyEvaluator, ToyLearner, ToyPolicy, toy_explorer
 
-from minding.engine import CheckpointError, Task
+from minding.engine import Task
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.middleware import CkptSaver
 
@@ -69,15 +69,6 @@ def test_a_checkpoint_of_one_kind_of_run_resumes_as_the_other(direction, whole, 
         play(tmp_path / "runs", EXACT, photograph=(7, copy), steps=8)
         resumed = play(copy, resume="latest")
     assert resumed.rows == whole[0].rows[6:]
-
-
-@pytest.mark.parametrize("lanes", [EXACT, None], ids=["asynchronous", "synchronous"])
-def test_a_checkpoint_of_several_collectors_needs_as_many(lanes, tmp_path):
-    play(tmp_path, {**AHEAD, "transport": "threads"}, steps=4)
-    _, manifest = newest(tmp_path)
-    assert manifest["identity"]["lanes.collectors"] == 2
-    with pytest.raises(CheckpointError, match=r"lanes\.collectors was 2 and is 1; .* start a new run"):
-        play(tmp_path, lanes, resume="latest")
 
 
 SCRIPT = """

@@ -77,8 +77,9 @@ def test_a_checkpoint_is_named_by_its_gradient_step(start):
     assert (manifest["train_iter"], manifest["env_step"], manifest["unit"]) == (15, 150, "env_step")
     run = start()
     assert "processors" not in read_manifest(run.save(1))
-    run.task._chain.lanes = types.SimpleNamespace(nodes=[], division=run.task.division, processors=("A", "B"))
-    assert read_manifest(run.save(2))["processors"] == ["A", "B"]
+    run.task._chain.lanes = types.SimpleNamespace(nodes=[], division={"lanes.collectors": 3}, processors=("A", "B"))
+    manifest = read_manifest(run.save(2))
+    assert (manifest["processors"], manifest["identity"]["lanes.collectors"]) == (["A", "B"], 3)
 
 
 def test_the_newest_or_named_checkpoint_is_restored(start, tmp_path):
