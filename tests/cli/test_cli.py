@@ -595,13 +595,23 @@ def test_resume_refuses_what_would_be_another_run_and_says_why(training, tmp_pat
     assert len(training.calls) == 1
 
 
-@pytest.mark.parametrize(("earlier", "message"), [(False, "no run 'cartpole_ppo' in"), (True, "no checkpoint in")])
-def test_train_resume_with_nothing_to_resume_says_so_and_starts(training, tmp_path, capsys, earlier, message):
-    if earlier:
+@pytest.mark.parametrize(
+    ("earlier", "message", "name"),
+    [
+        (None, "no run 'cartpole_ppo' in", "cartpole_ppo"),
+        ("ended", "no checkpoint in", "cartpole_ppo-1"),
+        ("killed", "no checkpoint in", "cartpole_ppo"),
+    ],
+)
+def test_train_resume_with_nothing_to_resume_says_so_and_starts(training, tmp_path, capsys, earlier, message, name):
+    if earlier is not None:
         run(["train", "cartpole_ppo", "--out", str(tmp_path)])
+    for file in (tmp_path / "cartpole_ppo").iterdir() if earlier == "killed" else ():
+        if file.name != "config.yaml":
+            file.unlink()
     assert run(["train", "cartpole_ppo", "--resume", "--out", str(tmp_path)]) == 0
     assert f"minding: nothing to resume: {message}" in capsys.readouterr().err
-    assert training.resumes[-1] == ("cartpole_ppo-1" if earlier else "cartpole_ppo", None)
+    assert training.resumes[-1] == (name, None)
 
 
 def test_resume_takes_the_settings_of_the_run_with_changes(training, tmp_path):
