@@ -1,6 +1,7 @@
 """Actors and critics with one hidden layer in float64 NumPy, and the gradients of what uses them."""
 
 import numpy as np
+from numeric import numeric_gradient
 
 
 def params(policy):
@@ -96,18 +97,8 @@ def _hidden(p, part, x):
 
 def finite_differences(loss, p, part, step=1e-6):
     """Central differences of a loss for all parameters of a part, in their order."""
-    grads = []
-    for name in [name for name in p if name == part or name.startswith(f"{part}.")]:
-        grad = np.zeros(p[name].shape)
-        for at in np.ndindex(grad.shape):
-            values = []
-            for side in (step, -step):
-                changed = p[name].copy()
-                changed[at] += side
-                values.append(loss({**p, name: changed}))
-            grad[at] = (values[0] - values[1]) / (2 * step)
-        grads.append(grad)
-    return grads
+    names = [name for name in p if name == part or name.startswith(f"{part}.")]
+    return [numeric_gradient(lambda x, name=name: loss({**p, name: x}), p[name], step) for name in names]
 
 
 def gradients(policy, group):

@@ -50,6 +50,25 @@ def doubles(arrays):
     return [a.astype(np.float64) for a in arrays]
 
 
+VALUE = {"none": lambda x: x, "relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}
+SLOPE = {"none": lambda y: np.ones_like(y), "relu": lambda y: 1.0 * (y > 0), "tanh": lambda y: 1 - y * y}
+
+
+def check_layer(arrays, activation):
+    """A layer and its gradients are those of float64."""
+    x, weight, bias, dout = arrays
+    x64, weight64, bias64, dout64 = doubles(arrays)
+    (batch, inputs), outputs = x.shape, len(weight)
+    y = result(f"linear_{activation}", (x, weight, bias), (batch, outputs))
+    close(y, VALUE[activation](x64 @ weight64.T + bias64), inputs)
+    before = dout64 * SLOPE[activation](y.astype(np.float64))
+    dx = result(f"linear_{activation}_input_gradient", (dout, y, weight), (batch, inputs))
+    close(dx, before @ weight64, outputs)
+    dweight, dbias = result(f"linear_{activation}_parameter_gradient", (dout, y, x), (outputs, inputs), (outputs,))
+    close(dweight, before.T @ x64, batch)
+    close(dbias, before.sum(0), batch)
+
+
 def close(found, expected, terms):
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6 * np.sqrt(terms))
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from fakes import needs_kernels
-from kernel_calls import WITH_ONEDNN, close, doubles, draws, result, run
+from kernel_calls import SLOPE, VALUE, WITH_ONEDNN, check_layer, close, doubles, draws, result, run
 
 from minding.policies import kernels
 
@@ -15,24 +15,10 @@ SIZES = (
 )  # fmt: skip
 
 
-VALUE = {"none": lambda x: x, "relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}
-SLOPE = {"none": lambda y: np.ones_like(y), "relu": lambda y: 1.0 * (y > 0), "tanh": lambda y: 1 - y * y}
-
-
 @pytest.mark.parametrize("activation", VALUE)
 @pytest.mark.parametrize(("batch", "inputs", "outputs"), SIZES)
 def test_a_layer_and_its_gradients(batch, inputs, outputs, activation):
-    arrays = draws(0, (batch, inputs), (outputs, inputs), (outputs,), (batch, outputs))
-    x, weight, bias, dout = arrays
-    x64, weight64, bias64, dout64 = doubles(arrays)
-    y = result(f"linear_{activation}", (x, weight, bias), (batch, outputs))
-    close(y, VALUE[activation](x64 @ weight64.T + bias64), inputs)
-    before = dout64 * SLOPE[activation](y.astype(np.float64))
-    dx = result(f"linear_{activation}_input_gradient", (dout, y, weight), (batch, inputs))
-    close(dx, before @ weight64, outputs)
-    dweight, dbias = result(f"linear_{activation}_parameter_gradient", (dout, y, x), (outputs, inputs), (outputs,))
-    close(dweight, before.T @ x64, batch)
-    close(dbias, before.sum(0), batch)
+    check_layer(draws(0, (batch, inputs), (outputs, inputs), (outputs,), (batch, outputs)), activation)
 
 
 @pytest.mark.parametrize("activation", VALUE)

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 from fakes import composite, dict_of, discrete, multi_discrete, space_of
+from numeric import numeric_gradient
 
 from minding.engine.data import obs_trees
 from minding.engine.data.rollout import Rollout
@@ -102,14 +103,7 @@ def test_rewards_loss_and_gradients_are_those_of_the_formula(make, kind):
     moments = [moment.asnumpy().astype(np.float64) / 0.1 for moment in icm.root.optim.steps[0].m]
     slopes = dict(zip(names, moments, strict=True))
     for name in ("features.head.bias", "features.encoder.projections.0.bias", "ahead.1.bias", "head.linear.bias"):
-        wanted = np.zeros(p[name].shape)
-        for place in np.ndindex(*p[name].shape):
-            ends = []
-            for step in (1e-5, -1e-5):
-                moved = {**p, name: p[name].copy()}
-                moved[name][place] += step
-                ends.append(total(moved, given, kind))
-            wanted[place] = (ends[0] - ends[1]) / 2e-5
+        wanted = numeric_gradient(lambda value, name=name: total({**p, name: value}, given, kind), p[name], 1e-5)
         np.testing.assert_allclose(slopes[name], wanted, rtol=1e-3, atol=2e-5, err_msg=name)
     state = copy.deepcopy(icm.state_dict())
     first = icm.estimate(rollout(ACTIONS[kind], 1)).reward
