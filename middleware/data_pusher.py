@@ -94,12 +94,15 @@ class data_pusher(Pusher):
             self._buffer.minibatches = int(state["drawn"])
 
 
-@declare(
+pushes_plain_rewards = declare(
     role="learn",
     reads=("trajectories",),
     leaves=("trajectories.used",),
     refuses=("trajectories.summed", "trajectories.rewarded"),
 )
+
+
+@pushes_plain_rewards
 class sqil_data_pusher(data_pusher):
     """Pushes the rollout's transitions with a reward of 1 if an expert acted, and of 0 if the agent did.
 

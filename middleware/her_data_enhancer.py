@@ -8,14 +8,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.data.rollout_joins import OpenEpisodes
 from minding.engine.errors import EnvError, ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, FilledBuffer, StateDict
 from minding.middleware.ctx_fields import rollout_in
-from minding.middleware.data_pusher import columns_of
+from minding.middleware.data_pusher import columns_of, pushes_plain_rewards
 
 _log = logging.getLogger("minding.envs")
 ACHIEVED, DESIRED, INFO = "achieved_goal", "desired_goal", "info."
@@ -50,12 +49,7 @@ def _after(entry: str, paths: Iterable[str]) -> list[str]:
     return [path.removeprefix(entry) for path in paths if path == entry or path.startswith(f"{entry}.")]
 
 
-@declare(
-    role="learn",
-    reads=("trajectories",),
-    leaves=("trajectories.used",),
-    refuses=("trajectories.summed", "trajectories.rewarded"),
-)
+@pushes_plain_rewards
 class her_data_enhancer:
     """Pushes every transition again with goals that were reached later (Andrychowicz et al., 2017, strategy `future`).
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes.options import cores
-from minding.engine.lanes.sockets import SocketPort
+from minding.engine.lanes.sockets import OnThisMachine
 from minding.engine.lanes.transport import (
     STARTING,
     Channel,
@@ -57,7 +57,7 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"))
 
 
-class ProcessTransport:
+class ProcessTransport(OnThisMachine):
     """A `Transport` that spawns a process for each worker; see `SharedMemoryChannel` and `SharedWeights`."""
 
     own_process = True
@@ -67,10 +67,6 @@ class ProcessTransport:
     @property
     def cores(self) -> list[int]:
         return cores()
-
-    @property
-    def max_collectors(self) -> int:
-        return len(cores()) - 2
 
     def store(self, arrays: Mapping[str, Array], slots: int) -> SharedWeights:
         return SharedWeights(arrays, slots)
@@ -87,9 +83,6 @@ class ProcessTransport:
             )
         return ()
 
-    def port(self, askers: int) -> SocketPort:
-        return SocketPort()
-
     def start(
         self, name: str, store: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
     ) -> ProcessWorker:
@@ -102,8 +95,6 @@ class ProcessTransport:
         # Now only the worker holds the other end, so that its death closes the channel.
         there.close()
         return ProcessWorker(process, SharedMemoryChannel(here, depth), heartbeat)
-
-    def close(self) -> None: ...
 
 
 class ProcessWorker:

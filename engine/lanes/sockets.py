@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import ConfigError
+from minding.engine.lanes.options import cores
 from minding.engine.lanes.transport import ChannelClosed, Question, Reply
 from minding.engine.types import Array
 
@@ -60,6 +61,19 @@ class SocketPort:
         # The socket of a server that died.
         Path(self._address).unlink(missing_ok=True)
         return SocketCounter(self._address, self._key)
+
+
+class OnThisMachine:
+    """The part of a `Transport` that is the same for processes and threads, so that their runs are the same."""
+
+    @property
+    def max_collectors(self) -> int:
+        return len(cores()) - 2
+
+    def port(self, askers: int) -> SocketPort:
+        return SocketPort()
+
+    def close(self) -> None: ...
 
 
 def _short_folder() -> str:

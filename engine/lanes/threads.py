@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import LaneError
-from minding.engine.lanes.options import cores
-from minding.engine.lanes.sockets import SocketPort
+from minding.engine.lanes.sockets import OnThisMachine
 from minding.engine.lanes.state_diff import same_bits
 from minding.engine.lanes.transport import STARTING, ChannelClosed, Port, Snapshot, WeightStore, serialize
 from minding.engine.lanes.worker import serve
@@ -31,17 +30,12 @@ _log = logging.getLogger("minding.lanes")
 _Parts = tuple[bytes, list[bytearray], Any]
 
 
-class ThreadTransport:
+class ThreadTransport(OnThisMachine):
     """A `Transport` that starts a thread for each worker."""
 
     own_process = increments = False
     cores: tuple[int, ...] = ()
     """Empty: threads share the interpreter, so pinning them would not help."""
-
-    @property
-    def max_collectors(self) -> int:
-        # The same number as for processes, so that the run is the same.
-        return len(cores()) - 2
 
     def store(self, arrays: Mapping[str, Array], slots: int) -> CopiedWeights:
         return CopiedWeights(arrays, slots)
@@ -49,15 +43,10 @@ class ThreadTransport:
     def inspect(self, workers: int) -> tuple[str, ...]:
         return ()
 
-    def port(self, askers: int) -> SocketPort:
-        return SocketPort()
-
     def start(
         self, name: str, store: WeightStore, depth: int, cores: frozenset[int], port: Port | None = None
     ) -> ThreadWorker:
         return ThreadWorker(name, store)
-
-    def close(self) -> None: ...
 
 
 class ThreadWorker:

@@ -85,13 +85,11 @@ class SignalGuard:
     A guard within another one joins it: the handlers and the watch are those of the outer guard, the first signal calls
     `on_signal` of both, so that a task run by another task's middleware does not swallow it, and the notice is that of
     the inner one.
-
-    Attributes:
-      received: the name of the first signal; None before it, and for a guard that has joined another.
     """
 
     def __init__(self, on_signal: Callable[[str], None], notice: str | None = None) -> None:
         self._on_signal, self.notice = on_signal, notice
+        # The first signal, unless an outer guard, which this one has joined, received it.
         self.received: str | None = None
         # The guards that share the handlers of the outermost one, which is the first of them.
         self._joined: list[SignalGuard] = [self]

@@ -177,7 +177,7 @@ def report(runs: tuple[str, ...], out: str | None) -> None:
     timeline.
     """
     with bad_input():
-        from minding.engine.run.comparison import best_of, seeds_of
+        from minding.engine.run.comparison import best_of
         from minding.engine.run.page import write_page
 
         folder = Path(runs[0]) if len(runs) == 1 else Path()
@@ -187,11 +187,8 @@ def report(runs: tuple[str, ...], out: str | None) -> None:
             about = write_page(runs, file, changed_settings)
     echo(f"{len(about)} {'run' if len(about) == 1 else 'runs'}")
     _print_seeds(about, [str(run.path) for run in about])
-    # Where there are several seeds, the highest of them is not the result.
-    over_seeds = {group[0].env_id for group in seeds_of(about)}
     for env_id, best in best_of(about).items():
-        if env_id not in over_seeds:
-            echo(f"the best on {line(env_id)}: {line(best.path)}")
+        echo(f"the best on {line(env_id)}: {line(best.path)}")
     written("page", file, replaced)
 
 
