@@ -67,7 +67,7 @@ def evaluate(
 ) -> None:
     """Play episodes with a trained agent, and print their returns.
 
-    The agent of the run folder RUN acts without exploration. The command also prints the mean of the values that
+    The agent of the run folder RUN acts as in its evaluations. The command also prints the mean of the values that
     the environment reports at the end of episodes, such as the winner (env.info_keys). If RUN is a folder of seeds,
     the agent of each seed plays.
     """
@@ -167,7 +167,7 @@ def record(
 ) -> None:
     """Film episodes of a trained agent.
 
-    The agent of the run folder RUN acts without exploration; all episodes are in one file. If RUN is a folder of
+    The agent of the run folder RUN acts as in its evaluations; all episodes are in one file. If RUN is a folder of
     seeds, the seed with the highest final evaluation plays.
     """
     with bad_input():
