@@ -47,13 +47,14 @@ class Schedule:
     """The progress of a run's schedules."""
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
-        self._cfg, self._span = cfg, _span(cfg)
+        self._cfg = cfg
         self._warned = False
 
     def progress(self, clock: int | Array) -> Any:
         """The fraction of the schedules that is over, of the clock's shape; more than 1 after their end. Warns once if
         the learning rate is 0 from there on."""
-        begin, steps = self._span
+        # An agent that goes on learning has changed them.
+        begin, steps = _span(self._cfg)
         last = int(clock[-1]) if isinstance(clock, np.ndarray) else clock
         if not self._warned and last >= begin + steps:
             self._warned = True

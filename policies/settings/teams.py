@@ -135,10 +135,11 @@ class COMASettings(PolicySection):
 class IPPOSettings(PPOSettings):
     """IPPO: PPO for each agent of a team; all share one network, and each sees only its own observation.
 
-    de Witt et al., 2020, https://arxiv.org/abs/2011.09533.
+    de Witt et al., 2020, https://arxiv.org/abs/2011.09533. RND rewards novelty for one agent only.
     """
 
     learn = section(entropy_weight=0.01)
+    other: OtherSection
     eval = section(deterministic=False)
 
 

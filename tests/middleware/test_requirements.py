@@ -97,7 +97,7 @@ def parts(name):
 
 
 @pytest.mark.parametrize(("name", "part"), [(name, part) for name in library.__all__ for part in parts(name)])
-def test_a_part_of_another_kind_is_refused_with_what_was_expected(name, part):
+def test_a_part_of_another_kind_is_refused(name, part):
     make = getattr(library, name)
     needed = [each for each, about in inspect.signature(make).parameters.items() if about.default is about.empty]
     expected = {"policy": r"(policy\.|the policy)", "buffer": "a buffer", "env": "environments"}[part]

@@ -15,7 +15,7 @@ SEEN = dict_of(action_mask=mask_of(3), observation=space_of(4))
 CONTRACT = {"ippo": (SEEN, discrete(3), {})}
 RESUMES = {}
 """PPO's with agents who leave and MAPPO's have all that it keeps."""
-ALTERNATIVES = ("policy.model.memory=gru",)
+ALTERNATIVES = ("policy.model.memory=gru", "policy.learn.kl_weight=0.5")
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_a_restarted_program_opens_the_folder_of_its_run(tmp_path):
         RunDir.open_or_create(Config(config(tmp_path), run={"out_dir": str(tmp_path), "max_env_step": 100}))
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_again_in_its_folder(tmp_path):
+def test_a_run_killed_before_a_checkpoint_begins_in_its_folder(tmp_path):
     folder = tmp_path / "cartpole"
     for written in ((), ("status.json",), ("status.json", "metrics.csv")):
         started = RunDir.open_or_create(config(tmp_path))

@@ -120,7 +120,7 @@ def test_a_missing_package_names_its_extra(monkeypatch):
         describe_env({"env_id": "smax/3m"})
 
 
-def test_an_unknown_map_names_the_nearest_with_and_without_the_package():
+def test_an_unknown_map_names_the_nearest_in_any_case():
     with pytest.raises(ConfigError, match="no such map; did you mean '5m_vs_6m'"):
         describe_env({"env_id": "smax/5m_v_6m"})
 
