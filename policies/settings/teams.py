@@ -11,7 +11,7 @@ from minding.engine.config.space import Choice
 from minding.policies.settings import ANY_ACTIONS, DISCRETE, EITHER, SINGLE_ACTIONS, Algorithm, shared
 from minding.policies.settings.actor_critic import (
     EarlyStopLearn,
-    PPOSettings,
+    PPOLearn,
     ProximalLearn,
     ProximalSettings,
     RolloutModel,
@@ -132,14 +132,14 @@ class COMASettings(PolicySection):
     other: OtherSection
 
 
-class IPPOSettings(PPOSettings):
+class IPPOSettings(ProximalSettings):
     """IPPO: PPO for each agent of a team; all share one network, and each sees only its own observation.
 
     de Witt et al., 2020, https://arxiv.org/abs/2011.09533. RND rewards novelty for one agent only.
     """
 
-    learn = section(entropy_weight=0.01)
-    other: OtherSection
+    model = section(normalize_obs=True)
+    learn: PPOLearn = section(entropy_weight=0.01)
     eval = section(deterministic=False)
 
 
