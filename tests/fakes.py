@@ -380,6 +380,22 @@ class _EvalMode:
         self.policy.reset(env_ids)
 
 
+class Weights:
+    """A policy that is one array, such as the gradient steps made, with any configuration."""
+
+    def __init__(self, config, size=1):
+        self.config, self.value = config, np.zeros(size)
+
+    def state_dict(self):
+        return {"params": {"net.w": self.value.copy()}}
+
+    def load_state_dict(self, state):
+        self.value[...] = state["params"]["net.w"]
+
+    def acting_arrays(self):
+        return {"net.w": self.value.copy()}, "module:Net"
+
+
 class ReadingLearner:
     """Learn mode that checks the batch it is given and keeps the rows of each gradient step and which count."""
 

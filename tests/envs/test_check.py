@@ -75,6 +75,23 @@ def test_wrong_dtypes_bounds_and_large_rewards_are_found():
     assert "rewards lie in [1e+03" in texts
 
 
+def test_boards_of_bytes_are_numbers_and_flags_of_numpy_fit():
+    class Board(Counter):
+        def __init__(self):
+            super().__init__()
+            self.observation_space = spaces.Dict(board=spaces.Box(0, 9, (24, 18), np.uint8))
+
+        def step(self, action):
+            obs, reward, *ends, info = super().step(action)
+            return obs, np.int64(reward), *map(np.bool_, ends), info
+
+        def observe(self):
+            return {"board": np.full((24, 18), self.steps, np.uint8)}
+
+    text = " ".join(troubles(Board))
+    assert "board (24, 18) uint8 is taken as" in text
+
+
 def test_large_numbers_are_found_before_training():
     found = troubles(worlds.Stock, 1000)
     observation, reward = (next(text for text in found if word in text) for word in ("observation[0]", "rewards lie"))

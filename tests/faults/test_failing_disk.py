@@ -8,8 +8,8 @@ import logging
 import shutil
 import subprocess
 
-import numpy as np
 import pytest
+from fakes import Weights
 
 from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint, verify_checkpoint
@@ -19,18 +19,7 @@ from minding.middleware.online_logger import online_logger
 
 # float64 numbers in the policy: a checkpoint takes 80 kB of the disk's 1 MB.
 SIZE = 10_000
-
-
-class Weights:
-    """A policy that is one array, whose numbers are the gradient steps made."""
-
-    config = Config(policy={"type": "none"}, env={"env_id": "none"})
-
-    def __init__(self):
-        self.value = np.zeros(SIZE)
-
-    def state_dict(self):
-        return {"value": self.value.copy()}
+NOTHING = Config(policy={"type": "none"}, env={"env_id": "none"})
 
 
 @pytest.fixture
@@ -58,7 +47,7 @@ def remount(disk, option):
 
 def train(disk, events, iterations=60, loggers=("tensorboard",)):
     """Ten gradient steps an iteration, a checkpoint and two rows of metrics every second one; `events` by iteration."""
-    weights, out = Weights(), disk / "runs"
+    weights, out = Weights(NOTHING, SIZE), disk / "runs"
     cfg = Config(run={"max_env_step": 10**6, "metrics_freq": 10, "loggers": loggers, "log_freq": 0.5})
 
     def learn(ctx):
@@ -83,7 +72,7 @@ def newest_value(run_dir):
     for path in list_checkpoints(run_dir.checkpoints):
         verify_checkpoint(path)
     state, manifest = load_checkpoint(newest_checkpoint(run_dir.checkpoints))
-    assert (state["policy"]["value"] == manifest["train_iter"]).all()
+    assert (state["policy"]["params"]["net.w"] == manifest["train_iter"]).all()
     return manifest["train_iter"]
 
 

@@ -9,6 +9,7 @@ import signal
 
 import numpy as np
 import pytest
+from fakes import Weights
 
 from minding.engine import Config, Task
 from minding.engine.chain.context import OnlineRLContext
@@ -26,30 +27,16 @@ CONFIG = {
 }
 
 
-def config(**overrides):
-    """`CONFIG` with values in place of those at dotted paths (dots as double underscores)."""
-    changed = copy.deepcopy(CONFIG)
+def policy(**overrides):
+    """One of `CONFIG` with values in place of those at dotted paths (dots as double underscores)."""
+    changed = Config(copy.deepcopy(CONFIG))
     for path, value in overrides.items():
         *sections, key = path.split("__")
         node = changed
         for section in sections:
             node = node[section]
         node[key] = value
-    return changed
-
-
-class Weights:
-    """A policy that is one number, the gradient steps made."""
-
-    def __init__(self, **overrides):
-        self.value = np.zeros(1)
-        self.config = config(**overrides)
-
-    def state_dict(self):
-        return {"value": self.value.copy()}
-
-    def load_state_dict(self, state):
-        self.value = state["value"]
+    return Weights(changed)
 
 
 class Learner:
@@ -69,7 +56,7 @@ def run(tmp_path):
     """Runs a learner, the saver and more middleware; returns the checkpoint folder and the saver."""
 
     def start(*others, max_step=5, saver_first=False, weights=None, **options):
-        weights = weights or Weights()
+        weights = weights or policy()
         task = Task()
         with task.start(ctx=OnlineRLContext()):
             saver = CkptSaver(weights, "run", **{"train_freq": 20, **options}, out_dir=tmp_path, task=task)
@@ -95,14 +82,13 @@ def test_it_saves_every_train_freq_gradient_steps_and_at_the_end(run):
     saver = run(keep_last=10)
     assert names(saver.folder) == ["iter_20", "iter_40", "iter_50"]
     state, manifest = load_checkpoint(saver.folder / "iter_40")
-    assert state["policy"]["value"].tolist() == [40.0]
+    assert state["policy"]["params"]["net.w"].tolist() == [40.0]
     assert state["task"]["ctx"]["train_iter"] == 40
     assert (manifest["train_iter"], manifest["env_step"], manifest["eval_value"]) == (40, 400, None)
 
 
 def test_without_a_folder_it_saves_where_the_configuration_says(tmp_path):
-    weights = Weights()
-    weights.config = Config(config(run__out_dir=str(tmp_path / "elsewhere")))
+    weights = policy(run__out_dir=str(tmp_path / "elsewhere"))
     assert CkptSaver(weights, "run", task=Task()).folder == tmp_path / "elsewhere" / "run" / "ckpt"
 
 
@@ -139,7 +125,7 @@ def test_the_last_state_is_saved_however_the_run_ends(run, tmp_path, end, saver_
         run(at_iteration(2, stop), **options)
     assert names(tmp_path / "run" / "ckpt") == ["iter_30"]
     state, manifest = load_checkpoint(tmp_path / "run" / "ckpt" / "iter_30")
-    assert state["policy"]["value"].tolist() == [30.0]
+    assert state["policy"]["params"]["net.w"].tolist() == [30.0]
     # What broke off in the middle cannot be gone on with exactly, and says so.
     assert manifest["guarantee"] == ("mid-iteration" if end == "exception" else "exact")
 
@@ -202,7 +188,7 @@ def evaluate(*values):
 def test_the_best_evaluation_is_kept_beside_the_others(run):
     saver = run(evaluate(1.0, 3.0, 2.0, None, float("nan")), keep_last=1)
     state, manifest = load_checkpoint(saver.folder / "best")
-    assert (state["policy"]["value"].tolist(), manifest["eval_value"], saver.best) == ([20.0], 3.0, 3.0)
+    assert (state["policy"]["params"]["net.w"].tolist(), manifest["eval_value"], saver.best) == ([20.0], 3.0, 3.0)
     assert names(saver.folder) == ["iter_50"]
     assert sorted(p.name for p in saver.folder.iterdir()) == ["best", "iter_50"]
 
@@ -220,13 +206,15 @@ def test_it_knows_whether_the_last_state_could_be_saved(run, monkeypatch, caplog
 
 def counts(folder):
     """Names of the checkpoints in a folder -> the gradient steps that their weights have made."""
-    return {path.name: load_checkpoint(path)[0]["policy"]["value"].tolist() for path in sorted(folder.iterdir())}
+    return {
+        path.name: load_checkpoint(path)[0]["policy"]["params"]["net.w"].tolist() for path in sorted(folder.iterdir())
+    }
 
 
 def test_counters_go_on_from_a_saved_state(run, tmp_path):
     saver = run(evaluate(3.0))
     state, _ = load_checkpoint(saver.folder / "iter_40")
-    weights, task = Weights(), Task()
+    weights, task = policy(), Task()
     with task.start(ctx=OnlineRLContext()):
         resumed = CkptSaver(weights, "run", 20, out_dir=tmp_path, task=task)
         task.use(Learner(weights)).use(evaluate(3.0)(task)).use(resumed)
@@ -274,7 +262,7 @@ def test_an_abort_before_learning_replaces_no_checkpoint(tmp_path, at, saved):
         if ctx.total_step == at:
             raise RuntimeError("broken")
 
-    weights, task = Weights(), Task()
+    weights, task = policy(), Task()
     with task.start(ctx=OnlineRLContext()):
         saver = CkptSaver(weights, "run", 20, out_dir=tmp_path, task=task)
         task.use(collect).use(Learner(weights)).use(saver)
@@ -302,7 +290,7 @@ def resume(tmp_path):
     """Resumes with new objects and trains to `max_step`; returns (saver, weights, task)."""
 
     def start(request="latest", *others, max_step=5, weights=None, **options):
-        weights, task = weights or Weights(), Task()
+        weights, task = weights or policy(), Task()
         with task.start(ctx=OnlineRLContext(), resume=request):
             saver = CkptSaver(weights, "run", **{"train_freq": 20, **options}, out_dir=tmp_path, task=task)
             for middleware in [Learner(weights), *others, saver]:
@@ -340,7 +328,7 @@ def test_latest_is_the_newest_run_in_the_folder(run, resume, tmp_path, caplog):
 
 def test_changed_settings_are_listed_and_hold(run, resume, caplog):
     run(max_step=4)
-    weights = Weights(policy__learn__learning_rate=0.0003, run__max_env_step=2000, exp_name="moved")
+    weights = policy(policy__learn__learning_rate=0.0003, run__max_env_step=2000, exp_name="moved")
     with caplog.at_level(logging.INFO, "minding"):
         saver, _, _ = resume(weights=weights, max_step=6)
     assert caplog.messages[0].endswith(

@@ -4,28 +4,14 @@ import shutil
 
 import numpy as np
 import pytest
+from fakes import Weights
 
 from minding.engine import OfflineRLContext, OnlineRLContext, Task, declare
 from minding.engine.errors import ConfigError
 from minding.engine.run.pool import ModelPool
 from minding.middleware import CkptSaver, model_pool
 
-
-class Number:
-    """A policy that is one number: the iterations that it has learned."""
-
-    def __init__(self):
-        self.value = np.zeros(1)
-        self.config = {"policy": {"type": "number"}, "env": {"env_id": "none"}}
-
-    def acting_arrays(self):
-        return {"net.w": self.value.copy()}, "module:Net"
-
-    def state_dict(self):
-        return {"value": self.value.copy()}
-
-    def load_state_dict(self, state):
-        self.value[...] = state["value"]
+CONFIG = {"policy": {"type": "number"}, "env": {"env_id": "none"}}
 
 
 @declare(role="evaluate", reads=("total_step",), writes=("eval_value",))
@@ -54,7 +40,7 @@ def watcher(event):
 
 
 def train(folder, steps, event=lambda ctx: None, *, freq=2, unit="iteration", resume=None, score=None, **options):
-    policy, task, pool = Number(), Task(), ModelPool(folder / "run/models", **options)
+    policy, task, pool = Weights(CONFIG), Task(), ModelPool(folder / "run/models", **options)
     with task.start(ctx=OnlineRLContext(), resume=resume):
         task.use(evaluator())
         task.use(model_pool(policy, pool, freq, unit=unit, score=score))
@@ -88,7 +74,7 @@ def test_another_score_takes_the_place_of_evaluations(tmp_path):
 
 
 def test_an_asynchronous_evaluation_measures_its_weights(tmp_path):
-    policy, pool = Number(), ModelPool(tmp_path)
+    policy, pool = Weights(CONFIG), ModelPool(tmp_path)
     policy.value += 7
     ctx = OnlineRLContext(env_step=70, eval_value=2.0, eval_params={"net.w": np.array([4.0])}, last_eval_clock=40)
     model_pool(policy, pool, 100)(ctx)
@@ -116,12 +102,12 @@ def stop_in(iteration):
 
 def test_gradient_steps_can_be_counted_instead_of_iterations(tmp_path):
     pool = ModelPool(tmp_path)
-    add = model_pool(Number(), pool, 10, unit="train_iter")
+    add = model_pool(Weights(CONFIG), pool, 10, unit="train_iter")
     for iteration, train_iter in enumerate((0, 4, 9, 12, 20, 22, 50)):
         add(OnlineRLContext(total_step=iteration, train_iter=train_iter))
     assert [each.iteration for each in pool.versions] == [0, 3, 5, 6]
     with pytest.raises(ConfigError, match=r"model_pool\(unit='step'\): expected one of iteration, train_iter"):
-        model_pool(Number(), pool, 10, unit="step")
+        model_pool(Weights(CONFIG), pool, 10, unit="step")
 
 
 @pytest.mark.parametrize("options", [{}, {"last": 1}, {"freq": 4, "unit": "train_iter"}])

@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 import pytest
-from fakes import AgePolicy, CountingEnv, ReadingLearner
+from fakes import AgePolicy, CountingEnv, ReadingLearner, Weights
 
 from minding.engine import ChainError, OfflineRLContext, Task
 from minding.engine.chain.middleware import declare
@@ -32,19 +32,6 @@ def numbers():
     return fetch
 
 
-class Saved:
-    """A policy with a number for its state."""
-
-    def __init__(self, cfg):
-        self.config, self.number = cfg, 0.0
-
-    def state_dict(self):
-        return {"number": self.number}
-
-    def load_state_dict(self, state):
-        self.number = state["number"]
-
-
 @pytest.fixture
 def run(counting_config, tmp_path):
     def start(max_train_iter, resume=None):
@@ -57,7 +44,7 @@ def run(counting_config, tmp_path):
             task.use(numbers())
             task.use(trainer(cfg, learner))
             task.use(termination_checker(max_train_iter=max_train_iter, task=task))
-            task.use(CkptSaver(Saved(cfg), "run", 3, out_dir=tmp_path, task=task))
+            task.use(CkptSaver(Weights(cfg), "run", 3, out_dir=tmp_path, task=task))
             task.use(online_logger(cfg, tmp_path / "run", progress=False))
             task.run()
         return task.ctx, learner

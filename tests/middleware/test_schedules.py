@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from fakes import tiny_config
+from fakes import Weights, tiny_config
 
 from minding.engine import OnlineRLContext, Task
 from minding.middleware import CkptSaver
@@ -52,25 +52,12 @@ def test_learning_after_the_rate_has_reached_0_is_reported_once(settings, key, c
     assert [key for message in caplog.messages if f"({key})" in message] == ([key] if key else [])
 
 
-class State:
-    """A policy without parameters."""
-
-    def __init__(self, cfg):
-        self.config = cfg
-
-    def state_dict(self):
-        return {"params": {}}
-
-    def load_state_dict(self, state):
-        pass
-
-
 def test_a_resume_warns_of_the_jump(tmp_path, caplog):
     def run(max_step, resume=None, **settings):
         task = Task()
         with task.start(ctx=OnlineRLContext(), resume=resume):
             task.use(lambda ctx: setattr(ctx, "env_step", ctx.env_step + 100))
-            task.use(CkptSaver(State(config(**settings)), "run", 1, out_dir=tmp_path, task=task))
+            task.use(CkptSaver(Weights(config(**settings)), "run", 1, out_dir=tmp_path, task=task))
             task.run(max_step=max_step)
 
     run(3)

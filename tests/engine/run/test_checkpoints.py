@@ -7,7 +7,7 @@ import types
 
 import numpy as np
 import pytest
-from fakes import refuses
+from fakes import Weights, refuses
 
 from minding.engine import Task
 from minding.engine.chain.context import OnlineRLContext
@@ -21,26 +21,11 @@ CONFIG = {
 }
 
 
-class Weights:
-    """A policy that is one number."""
-
-    config = CONFIG
-
-    def __init__(self):
-        self.value = np.zeros(1)
-
-    def state_dict(self):
-        return {"params": {"net.w": self.value.copy()}}
-
-    def load_state_dict(self, state):
-        self.value = state["params"]["net.w"]
-
-
 class Run:
     """A task at some gradient step, and the checkpoints of its run."""
 
     def __init__(self, folder):
-        self.task, self.weights = Task(), Weights()
+        self.task, self.weights = Task(), Weights(CONFIG)
         self.task.start(ctx=OnlineRLContext())
         self.checkpoints = RunCheckpoints(folder, self.weights, self.task)
 

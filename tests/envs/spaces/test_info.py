@@ -123,6 +123,15 @@ def test_declared_keys_that_are_missing_are_refused(env, message):
             create(env)
 
 
+def test_a_declared_text_is_refused():
+    class Worded(Counter):
+        def step(self, action):
+            return *super().step(action)[:4], {"position": "Long"}
+
+    with pytest.raises(ConfigError, match="gives 'Long' under 'position'; expected a number"):
+        make_env_manager({"info_keys": ["position"]}, 1, 0, env_fn=Worded)
+
+
 def troubles(findings):
     """What is not ok, but for the scale of observations: these worlds show numbers of up to a million."""
     return [found for found in findings if found.level != "ok" and not found.fix.startswith(NORMALIZE_OBS)]
