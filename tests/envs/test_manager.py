@@ -53,14 +53,6 @@ def test_final_observations_are_true_successors(make, backend):
     assert obs is manager.obs
 
 
-def test_termination_wins_over_truncation_in_the_same_step(make):
-    manager = make("Both", 2)
-    manager.reset()
-    step = manager.step(ZEROS)
-    assert step.terminated.tolist() == [True, True]
-    assert step.truncated.tolist() == [False, False]
-
-
 def test_the_seed_decides_the_stream(make):
     streams = [play(make("Counter", seed=seed), 30) for seed in (7, 7, 8)]
     assert equal_streams(streams[0], streams[1])

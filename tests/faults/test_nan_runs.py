@@ -2,15 +2,17 @@
 
 import json
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 from minding import training
 from minding.configs import compile_run
-from minding.engine import Config
+from minding.engine import Config, Task
 from minding.engine.checkpoint import list_checkpoints
 from minding.engine.errors import NonFiniteError, notes_of
 from minding.engine.run.run_dir import RunDir
+from minding.training.session import nan_batch_kept
 
 pytestmark = pytest.mark.eager
 
@@ -40,9 +42,20 @@ def test_stop_names_metric_and_place_and_keeps_the_rows(tmp_path):
     kept = load_file(path)
     assert kept["obs"].shape == (32, 3)
     assert kept["return"].max() > 1e29
-    assert json.loads(path.with_suffix(".json").read_text())["counters"]["env_step"] == 32
+    about = json.loads(path.with_suffix(".json").read_text(), parse_constant=pytest.fail)
+    assert (about["counters"]["env_step"], about["counters"]["total_step"]) == (32, 0)
+    assert about["metrics"]["loss"] == "inf"
+    assert about["error"] in str(caught.value)
     # The update left finite parameters behind, because its gradient was clipped: they are not worth a checkpoint.
     assert list_checkpoints(tmp_path / "run" / "ckpt") == []
+
+
+@pytest.mark.parametrize(("batch", "told"), [({}, None), ({"reward": np.zeros(2)}, "the batch could not be kept in ")])
+def test_without_a_writable_batch_no_error_is_hidden(batch, told, tmp_path):
+    (tmp_path / "nan").write_text("in the way")
+    with pytest.raises(NonFiniteError) as caught, nan_batch_kept(tmp_path / "nan", Task().start()):
+        raise NonFiniteError("loss is nan", batch, {"loss": float("nan")})
+    assert [told in note for note in notes_of(caught.value)] == [True] * (told is not None)
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from streams import GAMMA, Stream
 
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.chain.task import Task
 from minding.middleware import StepCollector, montecarlo_return_estimator
 
 CRITIC, NO_CRITIC = AgePolicy().collect_mode, AgePolicy(value=False).collect_mode
@@ -132,28 +131,6 @@ def test_collectors_that_take_turns_keep_their_rows_apart(config_of):
                 parts[number].append(data)
     for number, stream in enumerate(streams):
         check_rows([*parts[number], estimator.state_dict()["known"][str(number)]], sums(stream, 24))
-
-
-def learned_returns(cfg, iterations, **lanes):
-    """The returns that are learned from, by collector; with `lanes` they collect in lanes."""
-    found = {}
-
-    def note(ctx):
-        if ctx.train_data["valid"].all():
-            found.setdefault(ctx.trajectories.collector, []).extend(ctx.train_data["return"].tolist())
-
-    task = Task()
-    with task.start(bool(lanes), OnlineRLContext(), lanes=lanes or None):
-        task.use(StepCollector(cfg, NO_CRITIC, CountingEnv(lengths=(5, 7))))
-        task.use(montecarlo_return_estimator(cfg, NO_CRITIC)).use(note)
-        task.run(max_step=iterations)
-    return found
-
-
-def test_in_lanes_each_collector_has_its_own_returns(config_of):
-    (sync,) = learned_returns(config_of(), 6).values()
-    lanes = learned_returns(config_of(), 12, collectors=2, max_staleness=1, transport="threads")
-    assert lanes == {0: sync, 1: sync}
 
 
 def with_values(rollout, rng):

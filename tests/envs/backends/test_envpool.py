@@ -1,16 +1,18 @@
 """The EnvPool backend, where the extra is installed."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
 from minding.engine.errors import ConfigError
 from minding.envs import check_env, describe_env, make_env_manager
 
+pytestmark = pytest.mark.skipif(find_spec("envpool") is None, reason="needs the extra 'envpool'")
 CFG = {"env_id": "CartPole-v1", "backend": "envpool"}
 
 
 def test_episodes_of_envpool_are_counted_without_the_reset_row():
-    pytest.importorskip("envpool")
     manager = make_env_manager(CFG, 2, 0)
     manager.reset()
     ends = [end for _ in range(200) for end in manager.step(np.zeros(2, np.int64)).episodes]
@@ -19,7 +21,6 @@ def test_episodes_of_envpool_are_counted_without_the_reset_row():
 
 
 def test_an_environment_that_envpool_lacks_is_a_config_error():
-    pytest.importorskip("envpool")
     with pytest.raises(ConfigError, match="no such environment"):
         make_env_manager(dict(CFG, env_id="CartPool-v1"), 2, 0)
 
@@ -29,13 +30,11 @@ def test_an_environment_that_envpool_lacks_is_a_config_error():
     [("HalfCheetah-v5", [17], 1000), ("Pong-v5", [4, 84, 84], 27000), ("CartPole-v1", [4], 500)],
 )
 def test_environments_of_envpool_are_described_as_the_pools(env_id, shape, limit):
-    pytest.importorskip("envpool")
     described = describe_env(dict(CFG, env_id=env_id))
     assert (described["observation"]["shape"], described["max_episode_steps"]) == (shape, limit)
 
 
 def test_collector_and_evaluator_of_envpool_play_one_game():
-    pytest.importorskip("envpool")
     cfg, rows = dict(CFG, env_id="HalfCheetah-v5"), []
     for training in (True, False):
         manager = make_env_manager(cfg, 1, 0, training=training)
@@ -46,7 +45,6 @@ def test_collector_and_evaluator_of_envpool_play_one_game():
 
 
 def test_a_pool_is_fit_and_resumes_with_new_episodes():
-    pytest.importorskip("envpool")
     found = check_env(dict(CFG, max_episode_steps=30), steps=100)
     assert [each for each in found if each.level == "error"] == []
     assert any("a resumed run begins new episodes" in each.text for each in found)

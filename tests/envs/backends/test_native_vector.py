@@ -7,7 +7,7 @@ from worlds import Both, Counter, Faulty, Nested
 
 from minding.engine.data import obs_trees
 from minding.engine.errors import EnvError
-from minding.envs import VectorEnvManager
+from minding.envs import VectorEnvManager, make_env_manager
 
 MODES = list(AutoresetMode)
 
@@ -52,9 +52,9 @@ def test_all_autoreset_modes_give_the_same_transitions(world):
         assert ends[0][:shortest] == ends[1][:shortest] == ends[2][:shortest]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [None, *MODES])
 def test_termination_wins_over_truncation_in_the_same_step(mode):
-    manager = VectorEnvManager(vector_env(Both, mode))
+    manager = VectorEnvManager(vector_env(Both, mode)) if mode else make_env_manager({}, 3, 0, env_fn=Both)
     manager.reset()
     step = manager.step(np.zeros(3, np.int64))
     assert step.terminated.all()

@@ -110,6 +110,7 @@ MPE = [
     ("simple_speaker_listener_v4", 2, 11, 5),
     ("simple_reference_v3", 2, 21, 50),
     ("simple_adversary_v3", 3, 10, 5),
+    ("simple_spread_v3", 3, 18, 5),
 ]
 
 
@@ -182,6 +183,7 @@ def test_environments_of_pettingzoo_are_ids_by_family_and_name():
         ("classic/rps_v3", "unknown environment; did you mean 'classic/rps_v2'"),
         ("sisl/multiwalker_v8", "unknown environment; did you mean 'sisl/multiwalker_v9'"),
         ("pettingzoo.sisl.multiwalker_v9", "unknown environment; did you mean 'sisl/multiwalker_v9'"),
+        ("mpe2/simple_spread_v2", "did you mean 'mpe2/simple_spread_v3'"),
         ("mpe2.simple_tag_v3", "unknown environment; did you mean 'mpe2/simple_tag_v3'"),
     ],
 )
