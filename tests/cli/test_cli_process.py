@@ -71,7 +71,7 @@ def test_a_character_that_the_locale_lacks_is_replaced():
 
 
 WAITS = """
-import ctypes, sys, threading, time
+import ctypes, hashlib, os, sys, threading, time
 from minding.cli.process import end_at_signals
 end_at_signals()
 if sys.argv[1] == "run":
@@ -89,12 +89,18 @@ if sys.argv[1] == "graph":
     runtime.run_small_graph(runtime.load())
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 print("ready", flush=True)
+if sys.argv[1] == "end":
+    # The program is over while another thread says that it ends.
+    write, os.write = os.write, lambda *given: (time.sleep(1), write(*given))
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**6)
+    sys.exit()
 ctypes.CDLL(None).sleep(60)
 """
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "line", "after"), [*((*each, "nothing") for each in CALLED), (*CALLED[0], "graph")]
+    ("number", "code", "line", "after"),
+    [*((*each, after) for each in CALLED for after in ("nothing", "end")), (*CALLED[0], "graph")],
 )
 def test_a_signal_ends_a_command_with_one_line(number, code, line, after):
     if after == "graph" and not kernels.compiled():

@@ -1,5 +1,6 @@
 """The process of a command: how it handles lost output, and signals before there is anything to save."""
 
+import atexit
 import contextlib
 import errno
 import io
@@ -123,6 +124,8 @@ def end_at_signals() -> None:
         return
     for number in numbers:
         signal.signal(number, _end)
+    # If the program is over while the thread ends it, the process waits: its exit code would be another one.
+    atexit.register(_ending.acquire, timeout=60)
     source, sink = os.pipe()
     os.set_blocking(sink, False)
     signal.set_wakeup_fd(sink, warn_on_full_buffer=False)
