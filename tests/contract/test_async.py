@@ -48,7 +48,6 @@ THREADS = ("lanes.transport=threads",)
 EPISODES = ("policy.other.buffer_size=300", "policy.learn.warmup=120")
 """What whole episodes of simple_spread need."""
 
-
 GRAPH = ("policy.collect.backend=graph",)
 TINY = ("policy.model.deter=16", "policy.model.latents=4", "policy.model.classes=4")
 """A world model that is updated and compiled quickly."""

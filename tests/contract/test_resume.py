@@ -158,7 +158,6 @@ SHORT_REPLAY = (
     "policy.other.buffer_size=350",
 )
 
-
 LONG_EPISODES = ("HalfCheetah-v5", "Hopper-v5", "ALE/Pong-v5", "dm_control/walker-walk-v0")
 SLOW = ("ALE/Pong-v5", "dm_control/walker-walk-v0", "MiniGrid-DoorKey-5x5-v0", "MinAtar/Breakout-v1")
 

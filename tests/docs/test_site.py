@@ -4,8 +4,6 @@ import importlib
 import os
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -94,14 +92,3 @@ def test_the_reference_has_the_public_names(package):
     names = SITE["public_names"](package)
     assert names
     assert all(getattr(module, name, None) is not None for name in names)
-
-
-ZENSICAL = ROOT / "build" / "site-env" / "bin" / "zensical"
-
-
-@pytest.mark.skipif(not ZENSICAL.exists(), reason="the tools of the site are not installed: make site")
-def test_the_site_is_built_without_a_complaint():
-    subprocess.run([sys.executable, "docs/site.py", "build/site"], cwd=ROOT, check=True)
-    for language in SITE["CONFIGURATIONS"]:
-        command = [ZENSICAL, "build", "--strict", "--config-file", f"build/site/{language}/mkdocs.yml"]
-        subprocess.run(command, cwd=ROOT, check=True, timeout=300)

@@ -327,20 +327,6 @@ class CriticTests:
     def test_metrics_and_gradients_are_those_of_the_formulas(self, bench):
         self.check_formulas(bench)
 
-    def test_a_time_limit_bootstraps_and_a_true_end_does_not(self, bench):
-        start, losses = copy.deepcopy(bench.policy.state_dict()), {}
-        for end in (0.0, 1.0):
-            for successor in (0.0, 5.0):
-                rows = self.rows(bench)
-                rows["terminated"] = np.full_like(rows["terminated"], end)
-                for name in (name for name in rows if name.startswith("next_obs")):
-                    # Of a mask: all actions are legal.
-                    rows[name] = np.full_like(rows[name], True if rows[name].dtype == bool else successor)
-                bench.policy.load_state_dict(start)
-                losses[end, successor] = self.learn(bench, rows).metrics["critic_loss"]
-        assert losses[1.0, 0.0] == losses[1.0, 5.0]
-        assert abs(losses[0.0, 0.0] - losses[0.0, 5.0]) > 1e-2
-
     def test_every_part_moves_and_targets_follow_their_share(self, bench):
         rows = self.rows(bench)
         for _ in range(2):

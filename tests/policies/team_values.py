@@ -1,7 +1,5 @@
 """What the tests of algorithms of agents' values share: policies, episodes, and their networks in float64 NumPy."""
 
-import warnings
-
 import kit
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from minding import training
 from minding.configs import compile_run
 from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.buffers import SequenceBatch
-from minding.engine.process.compiled import RecompileWarning
 from minding.envs import make_evaluator_env
 from minding.middleware.evaluator import play_episodes
 
@@ -239,20 +236,6 @@ class TeamTests:
         # Adam's first moment after two steps with the same gradient: 0.19 g.
         found = [moment.asnumpy().astype(np.float64) / 0.19 for moment in policy.root.optim.steps[0].m]
         kit.check_slopes(loss, p, names, found, rel=2e-4, abs=2e-4)
-
-    @pytest.mark.slow
-    def test_places_after_an_episodes_end_change_no_loss(self, built):
-        rows, _ = episodes(built().policy, TIME, np.random.default_rng(5))
-        losses = []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RecompileWarning)
-            for places in (TIME, TIME + 7):
-                bench = built()
-                metrics = bench.policy.learn_mode.forward(
-                    batch_of(bench, rows, np.full(EPISODES, TIME), places)
-                ).metrics
-                losses.append((metrics["loss"], metrics["q_value"]))
-        assert losses[0] == losses[1]
 
 
 TWO_STEP = "minding.envs.games.two_step:TwoStep"

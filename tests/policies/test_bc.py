@@ -20,7 +20,6 @@ RESUMES = {
 }
 BATCH = 16
 
-
 CASES = {
     "choices": (discrete(3), "squared_error"),
     "numbers, squared error": (space_of(2), "squared_error"),

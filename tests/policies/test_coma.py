@@ -1,4 +1,4 @@
-"""COMA: its advantage and returns by hand, one update against float64 NumPy, the game that needs both agents."""
+"""COMA: one update against float64 NumPy, the game that needs both agents."""
 
 import kit
 import numpy as np
@@ -10,8 +10,6 @@ from test_recurrent import gru_step
 from treevalue import FastTreeValue
 
 from minding.engine import Config
-from minding.engine.process.runtime import ms, to_device
-from minding.policies.coma import counterfactual_advantage, lambda_return
 
 pytestmark = pytest.mark.eager
 
@@ -38,40 +36,7 @@ ENVS = len(ENDS) + 1
 ROWS = TIME * ENVS
 
 
-def hand(x):
-    return to_device(np.asarray(x, np.float32))
-
-
-# By hand
-
-
-def test_an_advantage_is_the_gain_over_the_average_action():
-    # A team earns 8 for the actions (0, 0), 0 for (0, 1), 4 for (1, 0) and 2 for (1, 1), and did (0, 1).
-    q = hand([[0.0, 2.0], [8.0, 0.0]])
-    logits = hand(np.log([[0.75, 0.25], [0.5, 0.5]]))
-    action = to_device(np.int32([0, 1]))
-    # 0 - (0.75 * 0 + 0.25 * 2), and 0 - (0.5 * 8 + 0.5 * 0).
-    assert counterfactual_advantage(q, logits, action).tolist() == pytest.approx([-0.5, -4.0])
-    slope = ms.grad(lambda x, y: counterfactual_advantage(x, y, action).sum(), (0, 1))(q, logits)
-    assert not any(each.asnumpy().any() for each in slope)
-
-
-def test_an_illegal_action_has_no_part_in_the_average():
-    q, logits = hand([[1.0, 3.0, 1e6]]), hand([[0.0, 0.0, -1e30]])
-    assert counterfactual_advantage(q, logits, to_device(np.int32([1]))).tolist() == [1.0]
-
-
-def test_returns_mix_all_lengths_and_stop_at_ends():
-    reward, value = hand([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]), hand([[10.0, 10.0, 10.0], [20.0, 20.0, 20.0]])
-    # The first goes on behind both steps, the second ends with the first one, the third is cut off there.
-    terminated, going = hand([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]), hand([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
-    found = lambda_return(reward, value, terminated, going, 0.5, 0.25).asnumpy()
-    # 1 + 0.5 * (0.75 * 10 + 0.25 * 12), 1, and 1 + 0.5 * 10; then 2 + 0.5 * 20.
-    assert found.tolist() == [[6.25, 1.0, 6.0], [12.0, 12.0, 12.0]]
-
-
 # The update
-
 
 LEARN = {"learning_rate": RATE, "gamma": 0.9, "td_lambda": 0.7, "grad_norm": 0.0, "entropy_weight": 0.1}
 SETTINGS = {**SMALL, "learn": {**LEARN, "target.freq": 3}}
@@ -304,20 +269,6 @@ def test_without_the_state_the_critic_sees_the_same_but_for_it(built):
     rows = rows_for(bench)
     step, p = oracle_of(bench, rows), bench.params
     kit.check_metrics(learn(bench, rows).metrics, step.critic(p, step.target(p)))
-
-
-def test_absent_agents_change_nothing(built):
-    found = []
-    for absent in (False, True):
-        bench = built()
-        rows = rows_for(bench)
-        gone = ~rows["obs.alive"] & absent
-        rows["obs.observation"] = np.where(gone[..., None], np.float32(3.0), rows["obs.observation"])
-        rows["action"] = np.where(gone, ACTIONS - 1 - rows["action"], rows["action"])
-        rows["log_prob"] = np.where(gone, np.float32(-0.1), rows["log_prob"])
-        learn(bench, rows)
-        found.append(bench.params)
-    kit.check_bits(*found)
 
 
 def team_obs(count, seed=0):

@@ -12,7 +12,6 @@ from action_values import (
     MASKED,
     PRIORITIZED,
     ActionValueTests,
-    make_policy,
     np_features,
     np_heads,
     np_huber,
@@ -123,13 +122,6 @@ def test_a_soft_target_moves_a_little_in_every_call(built):
     # Twice, towards a network that stays.
     for old, online, new in zip(before, weights(bench.root.net.torso), weights(bench.root.target.torso), strict=True):
         np.testing.assert_allclose(new, online + 0.75**2 * (old - online), rtol=1e-4, atol=1e-6)
-
-
-def test_the_schedule_of_the_target_goes_on_in_a_loaded_policy(fresh):
-    fresh.policy.load_state_dict({**fresh.policy.state_dict(), "learn_steps": 41})
-    other = make_policy("dqn", **{"policy.model.normalize_obs": True})
-    other.load_state_dict(fresh.policy.state_dict())
-    assert other.state_dict()["learn_steps"] == 41
 
 
 def test_eps_is_the_share_of_random_actions(bench):

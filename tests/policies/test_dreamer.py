@@ -11,9 +11,7 @@ from float64_networks import gradients
 from team_values import GATES
 from test_recurrent import gru_step, sigmoid
 
-from minding.configs import compile_run
 from minding.configs.chains.sequence_replay import sequence_buffer
-from minding.engine import Config
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.engine.seeding import generator_state, restore_generator
 from minding.policies.dreamer import start_states
@@ -523,12 +521,6 @@ def test_slow_critic_and_return_range_belong_to_the_state(bench):
     assert before["returns"].tolist() == [0.0, 0.0, 0.0]
     assert after["returns"][2] == pytest.approx(0.01)
     assert after["returns"][1] > after["returns"][0]
-
-
-def chain(*overrides):
-    user = Config(env={"env_id": "CartPole-v1", "collector_env_num": 2}, policy={"type": "dreamer"})
-    small = [f"{key}={value}" for key, value in SMALL.items()]
-    return compile_run(user, [*small, "policy.model.hidden=[8]", "policy.collect.n_sample=16", *overrides])
 
 
 def test_choices_are_drawn_from_their_product_where_allowed():

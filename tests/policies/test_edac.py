@@ -4,7 +4,6 @@ from typing import ClassVar
 
 import kit
 import numpy as np
-import pytest
 from fakes import VECTOR, space_of
 
 SMALL = {"policy.model.normalize_obs": True, "policy.model.n_critics": 3}
@@ -58,14 +57,3 @@ class TestEDAC(kit.CriticTests):
 
     def test_steps_in_one_call_are_those_of_single_calls(self, bench):
         self.check_steps_in_a_call(bench)
-
-
-def test_the_alignment_of_equal_critics_is_their_number(bench):
-    """Of equal critics each pair counts 1: N (N - 1) / (N - 1) = N."""
-    for name, p in bench.policy.params.items():
-        if name.startswith("critics.q"):
-            p.asnumpy()[...] = bench.policy.params[f"critics.q1{name.removeprefix('critics.q')[1:]}"].asnumpy()
-    bench.hold_still()
-    rows = TestEDAC().rows(bench)
-    sloped = np.mean(np.any(slopes(bench.params, "critics.q1", rows["action"][:16], rows["obs"][:16]), axis=1))
-    assert TestEDAC().learn(bench, rows).metrics["alignment"] == pytest.approx(sloped * CRITICS, rel=1e-4)

@@ -15,7 +15,6 @@ RESUMES = {}
 """QMIX's has its agents, and a mixer beside them."""
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
 
-
 built, bench = team_benches(
     "idqn", learn={"grad_norm": 0.0, "gamma": 0.9, "td_lambda": 0.7}, **{"policy.model.memory": "lstm"}
 )

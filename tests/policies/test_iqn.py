@@ -1,4 +1,4 @@
-"""IQN: its network and one update against NumPy, the fractions that it draws."""
+"""IQN: one update against NumPy, the fractions that it draws."""
 
 import copy
 from typing import ClassVar
@@ -24,9 +24,6 @@ from action_values import (
     value_benches,
 )
 from fakes import VECTOR, discrete
-from numeric import value
-
-from minding.engine.process.runtime import to_device
 
 pytestmark = pytest.mark.eager
 
@@ -49,27 +46,8 @@ __all__ = ["ALTERNATIVES"]
 MIDDLES = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
 """The K = 5 fixed fractions."""
 
-
 KINDS = {"double, prioritized": PRIORITIZED, "plain, dueling": {**DUELING, "learn": {"double": False, "kappa": 0.5}}}
 built, bench, each = value_benches("iqn", KINDS, learn={"grad_norm": 0.0}, **SMALL)
-
-
-# The network
-
-
-def test_the_quantile_function_by_hand(bench):
-    net = bench.policy.net
-    for p in net.get_parameters():
-        p.asnumpy()[...] = 0.0
-    net.torso.layers[0].bias.asnumpy()[:2] = [2.0, 3.0]
-    # phi = (cos 0 + cos(2 pi tau), 1/2 - cos(pi tau)), above 0.
-    weight = net.embedding.layers[0].weight.asnumpy()
-    weight[0, [0, 2]], weight[1, 1], net.embedding.layers[0].bias.asnumpy()[1] = 1.0, -1.0, 0.5
-    net.advantage.weight.asnumpy()[0, :2], net.advantage.bias.asnumpy()[0] = [1.0, 10.0], 7.0
-    obs, fractions = to_device(np.zeros((1, 4), np.float32)), to_device(np.float32([[0.0, 0.5, 1.0]]))
-    found = value(net.quantiles((obs,), fractions))[0, 0]
-    # At 0: phi = (2, 0); at 1/2: (0, 1/2); at 1: (2, 3/2).
-    np.testing.assert_allclose(found, [2 * 2 + 7, 30 * 0.5 + 7, 4 + 30 * 1.5 + 7], atol=1e-4)
 
 
 class TestUpdate(ActionValueTests):
@@ -104,12 +82,6 @@ class TestUpdate(ActionValueTests):
         chosen, kappa = self.quantiles(p, "net", rows["obs"], draw[0])[AT, rows["action"]], bench.settings.kappa
         loss = np_quantile_huber(chosen, draw[0], goal, kappa) / kappa
         return loss, chosen.mean(axis=1), np.abs(goal.mean(axis=1) - chosen.mean(axis=1))
-
-    def test_the_network_equals_the_formula_at_any_fractions(self, each):
-        rng = np.random.default_rng(3)
-        obs, fractions = rng.standard_normal((20, 4)).astype(np.float32), rng.random((20, 7), np.float32)
-        found = value(each.policy.net.quantiles((to_device(obs),), to_device(fractions)))
-        np.testing.assert_allclose(found, self.quantiles(each.params, "net", obs, fractions), atol=1e-5)
 
 
 def test_every_row_and_step_draws_its_own_fractions(bench):

@@ -1,7 +1,5 @@
 """MAPPO: one update against float64 NumPy with masks and deaths, its moments, and what acts and values."""
 
-import copy
-
 import kit
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from treevalue import FastTreeValue
 from minding.engine.data.rollout import Rollout
 from minding.engine.process.runtime import assign
 from minding.middleware.return_estimators import rows_with_advantages
-from minding.policies.core.acting_network import acting_network
 from minding.policies.families.central_critic import PopArt
 from minding.policies.mappo import MAPPO
 
@@ -198,24 +195,6 @@ def test_the_update_has_the_loss_and_gradient_of_its_formula(bench):
         np.testing.assert_allclose(found, min(10.0 / norm, 1.0) * slope, rtol=2e-3, atol=2e-5)
 
 
-def test_absent_agents_change_nothing_but_by_their_returns(benches):
-    bench = benches["plain"]
-    start, rows, found = copy.deepcopy(bench.policy.state_dict()), rows_for(bench), []
-    gone, mask = rows["central.alive"] == 0, rows["obs.action_mask"]
-    other = {
-        "obs.observation": np.where(gone[:, None], np.float32(3.0), rows["obs.observation"]),
-        "central.state": np.where(gone[:, None], np.float32(-2.0), rows["central.state"]),
-        "action": np.where(gone, mask.shape[1] - 1 - mask[:, ::-1].argmax(1), rows["action"]),
-        **{name: np.where(gone, np.float32(-0.1), rows[name]) for name in ("advantage", "log_prob")},
-    }
-    for changes in ({}, other, {"return": np.where(gone, np.float32(9.0), rows["return"])}):
-        bench.policy.load_state_dict(start)
-        bench.learn({**rows, **changes}, index_of("plain"))
-        found.append(bench.params)
-    kit.check_bits(found[1], found[0])
-    assert "critic" in {name.split(".")[1] for name, x in found[0].items() if not np.array_equal(found[2][name], x)}
-
-
 def test_the_moments_take_each_return_once_without_resets(bench, monkeypatch):
     rows, index, calls = rows_for(bench), index_of(bench.kind), []
     monkeypatch.setattr(bench.policy.net.critic.value, "update", lambda *given: calls.append(given), raising=False)
@@ -320,21 +299,6 @@ def test_agents_act_by_observation_and_are_valued_by_state(benches):
         policy.eval_mode.reset()
         assert np.array_equal(policy.eval_mode.forward(alone), action)
         assert np.take_along_axis(obs.action_mask, action[..., None], 2).all(), kind
-
-
-def test_the_host_values_as_the_graph_does(benches):
-    for policy in (bench.policy for bench in benches.values()):
-        rows = policy.collect_mode.actor.rows(team_obs(), central=True)
-        count = len(rows["agent_id"])
-        order = ["action_mask", "agent_id", "observation", "agent_id", "alive", "state"]
-        leaves = [rows[name] for name in order]
-        if policy.net.memory_size:
-            leaves.append(np.random.default_rng(0).uniform(-1.0, 1.0, (count, 5)).astype(np.float32))
-        outputs = policy.actors["collect"].network(leaves)
-        graph = acting_network(policy.net, "graph", "act")(leaves)
-        assert len(outputs) == len(graph) == 2 + bool(policy.net.memory_size)
-        for host, compiled in zip(outputs, graph):
-            np.testing.assert_allclose(host, compiled, atol=2e-5)
 
 
 def test_what_acts_is_what_learns(bench):

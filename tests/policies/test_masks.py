@@ -7,8 +7,6 @@ from fakes import VECTOR, dict_of, discrete, draw_masks, mask_of, multi_discrete
 
 from minding.engine.data import obs_trees
 from minding.policies import get_policy_class
-from minding.policies.acting.numpy_layers import ILLEGAL
-from minding.policies.acting.sampling import Categorical
 
 pytestmark = pytest.mark.eager
 
@@ -30,14 +28,6 @@ def build(tiny_config):
         return get_policy_class(algorithm)(tiny_config(algorithm, space, action, **overrides))
 
     return make
-
-
-@pytest.fixture(scope="module")
-def ppo(build):
-    return build("ppo", ACTIONS, **{"policy.learn.learning_rate": 1e-3})
-
-
-# Acting
 
 
 @pytest.mark.parametrize("backend", ["numpy", pytest.param("graph", marks=pytest.mark.slow)])
@@ -63,25 +53,6 @@ def test_every_way_to_act_is_legal(build, algorithm, counts, backend):
     assert np.array_equal(ways[2], ways[3])
     # Not always the first legal one, and with `random` all of them.
     assert len(np.unique(ways[1].reshape(500, -1)[:, 0])) == counts[0]
-
-
-class AlmostOne:
-    """A generator whose every draw is the largest number below 1."""
-
-    def random(self, size, dtype):
-        return np.full(size, np.nextafter(np.float32(1), np.float32(0)), dtype)
-
-
-def test_the_largest_draw_takes_the_last_legal_action():
-    rng = np.random.default_rng(0)
-    logits = rng.standard_normal((2000, 6)).astype(np.float32)
-    logits[:, 4:] = ILLEGAL
-    action, log_prob = Categorical().sample((logits,), AlmostOne())
-    assert (action == 3).all()
-    np.testing.assert_allclose(log_prob, Categorical().log_prob((logits,), action), atol=1e-5)
-
-
-# Use
 
 
 def test_the_normalizer_sees_the_observation_beside_the_mask():

@@ -171,14 +171,6 @@ def test_every_step_on_older_data_compares_with_the_start(built, monkeypatch):
     assert all(np.array_equal(table, old) for table, old in zip(batch.tables.host, before))
 
 
-def test_values_and_log_probabilities_are_those_recorded(bench):
-    obs, mode = np.random.default_rng(2).standard_normal((50, 4)).astype(np.float32), bench.policy.collect_mode
-    record = mode.forward(obs)
-    assert np.array_equal(mode.value(obs), record["value"])
-    log_prob, _ = categorical(scores(bench.params, "net.actor", obs), record["action"])
-    np.testing.assert_allclose(record["log_prob"], log_prob, atol=1e-5)
-
-
 def test_encoder_actor_and_critic_are_clipped_apart():
     moments, bound = [], 0.01
     for grad_norm in (0.0, bound):

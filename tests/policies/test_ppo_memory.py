@@ -14,7 +14,6 @@ HALVES = np.stack([INDEX[:, [4, 1, 0]], INDEX[:, [5, 2, 3]]])
 # The same three environments in both steps.
 TWICE = np.stack([INDEX[:, [1, 4, 0]]] * 2)
 
-
 MEMORY = {"policy.model.memory": "gru", "policy.model.memory_dim": 5, "policy.model.normalize_obs": False}
 # A transformer that remembers fewer steps than the rollout has.
 TRANSFORMER = {"policy.model.memory": "gtrxl", "policy.model.memory_dim": 6, "policy.model.memory_length": 2}

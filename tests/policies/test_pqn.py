@@ -1,4 +1,4 @@
-"""PQN: one step against float64 NumPy, its lambda-returns, exploration."""
+"""PQN: one step against float64 NumPy, exploration."""
 
 import kit
 import numpy as np
@@ -6,8 +6,6 @@ import pytest
 from action_values import MASKED, np_features, np_heads
 from fakes import VECTOR, discrete
 from float64_networks import finite_differences
-
-from minding.engine.data.returns import gae
 
 pytestmark = pytest.mark.eager
 
@@ -39,22 +37,6 @@ def test_loss_and_gradient_are_those_of_the_formula(bench):
     expected = {"loss": loss(p), "q_value": chosen(p).mean(), "grad_norm": norm}
     kit.check_metrics(bench.learn(rows, np.arange(BATCH)[None]).metrics, expected)
     kit.check_gradients(bench.policy, {"net": (loss, p, "net")})
-
-
-def test_the_chains_returns_are_the_papers_lambda_returns():
-    rng, steps, gamma, lam = np.random.default_rng(0), 12, 0.9, 0.65
-    reward, value, following = (rng.standard_normal((steps, 2)).astype(np.float32) for _ in range(3))
-    terminated = rng.random((steps, 2)) < 0.2
-    cut = terminated | (rng.random((steps, 2)) < 0.2)
-    following[:-1] = np.where(cut[:-1], following[:-1], value[1:])
-    found = gae(reward, value, following, terminated, cut, gamma=gamma, gae_lambda=lam) + value
-    expected, after = np.zeros((steps, 2)), following[-1].astype(np.float64)
-    for t in reversed(range(steps)):
-        # Beyond the rollout, and beyond a cut, stands the value of what follows alone.
-        after = np.where(cut[t], following[t], after)
-        expected[t] = reward[t] + gamma * (1.0 - terminated[t]) * (lam * after + (1.0 - lam) * following[t])
-        after = expected[t]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_collectors_record_the_highest_value_whatever_is_done(bench):

@@ -5,20 +5,7 @@ import pytest
 from action_values import linear
 from fakes import discrete, needs_kernels
 from numeric import value
-from team_values import (
-    AGENTS,
-    EPISODES,
-    LEARNS,
-    SMALL,
-    SPACE,
-    TIME,
-    TeamTests,
-    batch_of,
-    episodes,
-    lambda_returns,
-    matrix_game,
-    team_benches,
-)
+from team_values import AGENTS, LEARNS, SMALL, SPACE, TeamTests, lambda_returns, matrix_game, team_benches
 from team_values import RESUMES as SETTINGS
 
 from minding.engine.process.runtime import ms, to_device
@@ -32,7 +19,6 @@ CONTRACT = {"qmix": (SPACE, discrete(3), {**SMALL, **MIXER, "policy.learn.target
 RESUMES = {"QMIX": ("agent_worlds:Parts", (*SETTINGS, "policy.model.mixer_dim=8"))}
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
 __all__ = ["LEARNS"]
-
 
 built, bench = team_benches("qmix", learn={"grad_norm": 0.0, "gamma": 0.9, "td_lambda": 0.7}, **MIXER)
 
@@ -51,26 +37,6 @@ class TestUpdate(TeamTests):
         value = np_mix(own, "mixer", episode.there * episode.done, episode.state)
         following = np_mix(fixed, "target_mixer", episode.there_then * episode.best, episode.state_then)
         return value - lambda_returns(episode.reward, episode.decay, following, 0.7), np.ones(episode.length)
-
-
-def test_places_after_an_episodes_end_change_no_update(built):
-    made, behind = [], np.arange(TIME)[:, None]
-    for number in (0.0, 1e3):
-        bench = built()
-        rows, lengths = episodes(bench.policy, TIME, np.random.default_rng(6))
-        batch = batch_of(bench, rows, lengths)
-        for name in ("reward", "obs.observation"):
-            rows[name][behind >= lengths] += number
-        flat = {name: values.reshape(TIME * EPISODES, *values.shape[2:]) for name, values in rows.items()}
-        batch.tables.write(0, batch.layout.pack(flat))
-        # Other rows in the places that only fill up; the place right behind the end is that of the final observation.
-        count = batch.filled.sum(1, keepdims=True)
-        index = np.where(batch.filled, batch.index, np.arange(TIME * EPISODES).reshape(TIME, -1)[None])
-        last = np.take_along_axis(batch.index, count - 1, 1)
-        batch.index = np.where(behind[None] == count, last, index).astype(np.int32)
-        metrics = bench.policy.learn_mode.forward(batch).metrics
-        made.append((metrics, {name: v.tobytes() for name, v in bench.policy.state_dict()["params"].items()}))
-    assert made[0] == made[1]
 
 
 @pytest.mark.parametrize("form", [pytest.param(fuse_layers, marks=needs_kernels), plain_layers])

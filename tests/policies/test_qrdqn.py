@@ -30,9 +30,6 @@ __all__ = ["ALTERNATIVES"]
 QUANTILES = 5
 
 
-# The loss
-
-
 @pytest.fixture(params=["plain", pytest.param("kernel", marks=needs_kernels)])
 def huber(request):
     """The loss as MindSpore's operations, and as a kernel."""
@@ -82,9 +79,6 @@ def test_no_gradient_flows_into_the_target(fused):
     # The second row is right on the average.
     assert value(priority).tolist() == [3.0, 0.0]
     assert value(loss)[1] > 0.0
-
-
-# The update
 
 
 KINDS = {"double, prioritized": PRIORITIZED, "plain, dueling": {**DUELING, "learn": {"double": False, "kappa": 0.5}}}

@@ -27,7 +27,6 @@ ALTERNATIVES = ("policy.learn.counterfactual=true", "policy.learn.target.kind=so
 BEST, OTHER = 0.5, 2.0
 KINDS = {"counterfactual": {"learn": {"counterfactual": True}}, "base": {}}
 
-
 built, _ = team_benches(
     "qtran",
     kinds=KINDS,
@@ -35,14 +34,11 @@ built, _ = team_benches(
     **SIZES,
 )
 
-
 bench = each_of(KINDS)
 
 
 class TestUpdate(TeamTests):
     parts = 3
-    # That of WQMIX has the same family.
-    test_places_after_an_episodes_end_change_no_loss = None
 
     def errors(self, own, fixed, episode):
         each, constant = (JointEpisode(p, fixed, episode, self.rows, self.settings) for p in (own, fixed))

@@ -57,7 +57,6 @@ RESUMES = {
 ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.other.replay=uniform")
 ENVS, TIME, BATCH = 3, 26, 12
 
-
 KINDS = {
     "gru": {"learn": {"nstep": 2, "burn_in": 2}},
     "lstm": {
@@ -212,19 +211,6 @@ def test_sequences_stop_at_every_kind_of_end(bench):
         (True, False),
         (False, False),
     }
-
-
-def test_what_fills_up_a_sequence_changes_nothing(bench):
-    """The last row again, with another reward and action: places of no sequence's own."""
-    policy, batch = bench.policy, bench.buffer.sample(STEPS, BATCH)
-    expected = policy.targets(batch)
-    other = policy.targets(batch.__class__(**{
-        **{name: getattr(batch, name) for name in ("layout", "tables", "weight", "filled", "burn_in")},
-        "index": np.where(batch.filled, batch.index, 0).astype(np.int32),
-    }))  # fmt: skip
-    learned = expected["learned"] > 0
-    for name in ("return", "decay", "bootstrap"):
-        assert np.array_equal(expected[name][learned], other[name][learned])
 
 
 def test_collected_values_are_recorded_for_first_priorities(built):

@@ -13,7 +13,6 @@ CONTRACT = {"vdn": (SPACE, discrete(3), {**SMALL, **FORGETS, "policy.learn.targe
 RESUMES = {}
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
 
-
 built, bench = team_benches("vdn", learn={"grad_norm": 0.0, "gamma": 0.9, "double": False, "td_lambda": 0.0}, **FORGETS)
 
 

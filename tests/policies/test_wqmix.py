@@ -17,11 +17,9 @@ ALTERNATIVES = ("policy.learn.weighting=central", "policy.learn.target.kind=soft
 ALPHA = 0.25
 KINDS = {"optimistic": {}, "central": {"learn": {"weighting": "central", "double": False}}}
 
-
 built, _ = team_benches(
     "wqmix", kinds=KINDS, learn={"grad_norm": 0.0, "gamma": 0.9, "td_lambda": 0.7, "error_weight": ALPHA}, **SIZES
 )
-
 
 bench = each_of(KINDS)
 

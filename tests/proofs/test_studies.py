@@ -19,7 +19,6 @@ from proofs.scale_tasks import Dispatcher
 
 # The SAC whose critics step before the actor
 
-
 BATCH = 16
 
 
@@ -57,9 +56,6 @@ def test_the_actor_steps_as_in_sac_after_its_critics(tiny_config, monkeypatch):
     assert critics_first["log_alpha"] == pytest.approx(at_once["log_alpha"])
 
 
-# Defaults
-
-
 FOUND = json.loads((ROOT / "docs" / "results" / f"{NAME}.json").read_text(encoding="utf-8"))
 
 
@@ -84,9 +80,6 @@ def test_a_job_that_is_worked_on_leaves_an_empty_place_behind():
     assert env.step(0)[1] == 0
     assert [env.step(4)[1] for _ in range(2)] == [-5.0, 2.0]
     assert not env._observation()["observation"].any()
-
-
-# MuJoCo
 
 
 def row(seed, mean, returns, steps=(50_000, 100_000), **more):
@@ -150,9 +143,6 @@ def test_families_are_in_published_scores_above_random_play(tmp_path):
     (tmp_path / "images").mkdir()
     draw_families(results)
     assert (tmp_path / "images" / "families.png").is_file()
-
-
-# Recorded data
 
 
 def test_a_medium_policy_is_a_third_of_the_way_to_the_expert():

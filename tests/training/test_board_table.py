@@ -109,9 +109,6 @@ def test_invalid_moves_are_asked_for_again():
     assert lines[-1] == "left after 2 plies"
 
 
-# The command
-
-
 def run_folder(path, *overrides, user="tictactoe_alphazero"):
     small = [f"run.out_dir={path.parent}", f"exp_name={path.name}", "run.loggers=[]", "policy.model.hidden=[8]"]
     cfg = compile_run(user, [*small, *overrides])

@@ -11,7 +11,7 @@ from recordings import described, save_unchecked
 
 from minding.engine.data.action_trees import joined_space
 from minding.engine.data.dataset import episodes_of, joined, load_dataset, recorded_references
-from minding.engine.data.dataset_writer import DatasetWriter, save_dataset
+from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.episode import Episode
 from minding.engine.data.references import References, carrying
 from minding.engine.errors import DamagedDataError, DataError
@@ -351,12 +351,6 @@ def test_conversion_goes_block_by_block(monkeypatch, tmp_path):
     assert found.end.tolist() == data.end.tolist()
 
 
-def write_all(path, parts):
-    with DatasetWriter(path, {"env": ENV}) as writer:
-        for part in parts:
-            writer.append(part)
-
-
 def test_minaris_reference_scores_are_taken_over_and_written(tmp_path):
     references = References(-1170.0, -136.5)
     export_minari(joined(generated(3), carrying({"env": ENV}, references)), tmp_path / "set", "toy/three-v0")
@@ -418,7 +412,3 @@ def test_names_of_nothing_get_the_nearest(tmp_path, monkeypatch):
     message = rf"cut.hdf5' is cut off: it has 3,000 of its {len(whole):,} bytes; copy or download it again$"
     with pytest.raises(DataError, match=message):
         open_source(str(tmp_path / "cut.hdf5"))
-
-
-def _absent(name):
-    raise ImportError(name)

@@ -60,9 +60,6 @@ def compile_checked(settings):
     return open_data(cfg, cfg.policy.learn.batch_size)
 
 
-LIMITS = ("--action-low", "-2", "--action-high", "2")
-
-
 def test_check_takes_the_spaces_of_the_environment(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     save_dataset("logs", Dataset.of_episodes(swings(scale=50)))

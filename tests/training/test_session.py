@@ -7,7 +7,6 @@ import pytest
 from minding import training
 from minding.configs import compile_run
 from minding.engine import Config
-from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
@@ -15,14 +14,6 @@ from minding.engine.run.status import read_status
 from minding.training import session
 
 pytestmark = pytest.mark.eager
-
-
-class Ended(Exception):
-    """Ends a run whose context has been seen."""
-
-
-class OwnContext(OnlineRLContext):
-    """The context of a chain of one's own."""
 
 
 @pytest.mark.parametrize(

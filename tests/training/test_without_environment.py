@@ -3,7 +3,6 @@
 import csv
 import shutil
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -101,17 +100,6 @@ def test_it_learns_and_is_evaluated_nowhere(trained):
     _, summary, _ = trained
     assert (summary.train_iter, summary.n_eval_episodes) == (40, 0)
     assert np.isnan(summary.eval_return)
-
-
-def test_the_policy_acts_where_its_data_are_missing(trained):
-    folder, _, dataset = trained
-    cfg, policy, _ = training.load_policy(RunDir.open(folder))
-    assert set(policy.eval_mode.forward(dataset.obs[""][:50]).tolist()) <= {0, 1}
-    env = gymnasium.make("CartPole-v1")
-    obs, _ = env.reset(seed=0)
-    assert env.action_space.contains(policy.eval_mode.forward(obs[None])[0])
-    env.close()
-    assert (cfg.env.spec.max_episode_steps, cfg.env.spec.env_action.n) == (500, 2)
 
 
 def test_an_agent_needs_no_environment_to_act_and_be_saved(tmp_path):

@@ -45,9 +45,6 @@ class Recalling(Passing):
 
     remembers_action = True
 
-    def explore(self, outputs, mask=None, **collect_kwargs):
-        return {"action": outputs[0]}
-
 
 def recalling(action, taken):
     """An actor with two numbers of memory, the mean of all it saw and the count, before the action."""

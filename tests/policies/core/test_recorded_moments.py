@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import Batches, dict_of, discrete, rows_of, space_of, tiny_config
+from fakes import dict_of, discrete, space_of, tiny_config
 
 from minding.engine.buffers import DatasetTables
 from minding.engine.data.dataset import Dataset
@@ -95,14 +95,3 @@ def test_resumed_and_further_trained_policies_keep_theirs():
     # Other data, as where a policy goes on with those of another task.
     fresh.learn_mode.forward(DatasetTables(recorded(seed=5), fresh.learn_mode.fields).batch(np.arange(8)[None]))
     assert same(moments(fresh), found)
-
-
-def test_where_rows_are_collected_they_move_with_each_call():
-    policy = policy_of("dqn")
-    batches = Batches(policy, 16)
-    values = rows_of(batches.layout, 16, np.random.default_rng(0), {"action": 2})
-    policy.learn_mode.forward(batches(values, [range(8)]))
-    found = moments(policy)
-    policy.learn_mode.forward(batches(values, [range(8, 16)]))
-    assert not same(moments(policy), found)
-    assert {n.moments.count for _, n in policy.normalizers.values()} == {16}

@@ -148,9 +148,6 @@ def test_a_part_weighs_as_much_as_its_share_of_rows():
     np.testing.assert_allclose(shares, [[[1 / 3], [0.0]], [[2 / 3], [0.0]]], rtol=1e-6)
 
 
-TWO = {"lanes.learners": 2}
-
-
 def test_strangers_do_not_keep_learners_waiting(monkeypatch):
     monkeypatch.setattr(collectives, "own_address", lambda: "127.0.0.1")
     strangers, friends = [], []

@@ -8,7 +8,6 @@ from benchmarks.fingerprint import fingerprint
 from minding.engine.buffers import ReplayBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.lifecycle import load_middleware_state, middleware_state
-from minding.engine.chain.middleware import declare
 from minding.engine.chain.pipeline import chain_nodes
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.errors import ShapeError
@@ -70,18 +69,6 @@ def test_learners_with_different_discounts_are_refused():
         other.config, other.learn_mode, ReplayBuffer(ROWS, one.learn_mode.fields)
     ).requirements()
     assert "field 'discount' has the default 0.9 in the buffer, and the policy expects 0.8" in problem
-
-
-@declare(role="collect", writes=("trajectories", "env_step", "env_episode"))
-def collecting(ctx):
-    """Stands for a collector in the check of a chain."""
-
-
-def learners(buffer, *priorities):
-    policies = [policy_of("dqn", **REPLAY, **{"policy.other.replay": "prioritized"}) for _ in priorities]
-    return policies, [
-        OffPolicyLearner(p.config, p.learn_mode, buffer, priorities=given) for p, given in zip(policies, priorities)
-    ]
 
 
 @pytest.mark.slow

@@ -111,7 +111,6 @@ FAST = [
 ]
 """One of each kind."""
 
-
 IMAGES = ("actor-critic, image and vector", "action values, one convolution")
 
 
@@ -437,6 +436,3 @@ def test_adam_is_the_papers_over_ten_steps(max_norm, eps, parts, fused, monkeypa
     for p, e in zip(params, expected):
         np.testing.assert_allclose(p.asnumpy(), e, rtol=2e-5, atol=2e-6)
     np.testing.assert_allclose(norms, expected_norms if max_norm else np.zeros(10), rtol=1e-5)
-
-
-# Rows

@@ -1,4 +1,4 @@
-"""Noisy layers: by hand, against the formula with noisy weights, and how a policy of them acts."""
+"""Noisy layers: their start, rows with noise of their own, and how a policy of them acts."""
 
 import copy
 import math
@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 from action_values import Noise, linear, make_policy
-from numeric import assert_gradient, numeric_gradient, t, value
+from numeric import value
 
-from minding.engine.process.runtime import ms, to_device
+from minding.engine.process.runtime import to_device
 from minding.policies.networks.return_distribution import NoisyLinear, NoisyMLP, place_noise
 
 
@@ -23,30 +23,6 @@ def draw(*shape, seed=1):
 def parameters(net, name="net"):
     """By name, in float64."""
     return {f"{name}.{path}": p.asnumpy().astype(np.float64) for path, p in net.parameters_and_names()}
-
-
-# Noise
-
-
-# Layers
-
-
-def layer_by_hand():
-    layer = NoisyLinear(2, 2, 0.5, rng())
-    layer.mean.weight.asnumpy()[...], layer.mean.bias.asnumpy()[...] = [[1, 2], [3, 4]], [10, 20]
-    layer.deviation.weight.asnumpy()[...], layer.deviation.bias.asnumpy()[...] = [[1, 0], [2, 1]], [5, 3]
-    return layer
-
-
-def test_a_noisy_layer_by_hand():
-    layer, x = layer_by_hand(), np.float32([[1.0, 10.0]])
-    noise = np.float32([[2.0, -1.0, 0.5, -3.0]])
-    # Weights: 1 + 1 * 0.5 * 2 = 2 and 2; 3 + 2 * -3 * 2 = -9 and 4 + 1 * -3 * -1 = 7. Biases: 10 + 5 * 0.5 and 20 - 9.
-    expected = [[2.0 + 20.0 + 12.5, -9.0 + 70.0 + 11.0]]
-    assert value(layer(to_device(x), to_device(noise))).tolist() == expected
-    assert layer.host()(x, noise).tolist() == expected
-    # By the means.
-    assert value(layer(to_device(x))).tolist() == layer.host()(x).tolist() == [[31.0, 63.0]]
 
 
 def test_a_noisy_layer_starts_uniform_with_one_deviation():
@@ -76,27 +52,6 @@ def test_every_row_can_have_noise_of_its_own(activation):
     np.testing.assert_allclose(value(net(to_device(x), to_device(noise[:1]))), first, atol=1e-5)
     np.testing.assert_allclose(first[0], expected[0], atol=1e-5)
     assert not np.allclose(first[1], expected[1], atol=1e-2)
-
-
-def test_the_gradients_of_means_deviations_and_input():
-    layer = layer_by_hand()
-    x, noise, slope = draw(4, 2).astype(np.float64), draw(4, 4, seed=2), draw(4, 2, seed=3)
-    p, parts = parameters(layer), layer.trainable_params()
-    gradients = ms.grad(
-        lambda: (layer(t(*x), to_device(noise)) * to_device(slope)).sum(), None, ms.ParameterTuple(parts)
-    )()
-
-    def loss(p, x=x):
-        rows = [linear(p, "net", row, Noise(numbers)) for row, numbers in zip(x, noise)]
-        return (np.array(rows) * slope).sum()
-
-    for (name, array), gradient in zip(p.items(), gradients, strict=True):
-        expected = numeric_gradient(lambda w, name=name: loss({**p, name: w}), array)
-        np.testing.assert_allclose(value(gradient), expected, rtol=1e-4, atol=1e-5)
-    assert_gradient(lambda x: (layer(x, to_device(noise)) * to_device(slope)).sum(), lambda x: loss(p, x), x)
-
-
-# Acting
 
 
 OBS = draw(200, 4)

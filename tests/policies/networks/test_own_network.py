@@ -87,8 +87,3 @@ def test_surplus_and_missing_parameters_are_refused_and_named(source, goal, mess
     with pytest.raises(CheckpointError, match=re.escape(message)):
         goal.load_state_dict(state)
     assert all((before[name] == p.asnumpy()).all() for name, p in goal.params.items())
-
-
-class Bare(nn.Cell):
-    memory_size = 0
-    shared_outputs = ()

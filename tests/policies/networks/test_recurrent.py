@@ -217,7 +217,6 @@ def test_a_state_holds_memories_in_the_middle_of_episodes(build):
 
 # Sequences
 
-
 STEPS, SEQUENCES = 4, 3
 BEGUN = np.zeros((STEPS, SEQUENCES), np.float32)
 BEGUN[[0, 2, 3, 3], [1, 0, 0, 2]] = 1.0

@@ -1,4 +1,4 @@
-"""Dreamer's functions: returns, weights, scales, latents and two-hot targets, by hand and against NumPy in float64."""
+"""Dreamer's functions: scales, latents and two-hot targets; `test_dreamer.py` has their formulas in float64."""
 
 import numpy as np
 import pytest
@@ -9,15 +9,9 @@ from minding.policies.acting.arrays import symlog as numpy_symlog
 from minding.policies.acting.numpy_networks import Latents as HostLatents
 from minding.policies.ops.imagination import (
     NO_RANGE,
-    balanced,
-    divergence,
     drawn,
-    entropy,
-    lambda_returns,
     likeliest,
-    mixed,
     percentiles,
-    reach_weights,
     running_range,
     symexp,
     symlog,
@@ -32,46 +26,6 @@ PLACES = np.arange(41, dtype=np.float32)
 
 def device(x):
     return to_device(np.asarray(x, np.float32))
-
-
-def np_returns(reward, decay, v, lam):
-    ahead, made = v[-1], np.zeros_like(reward)
-    for k in reversed(range(len(reward))):
-        ahead = made[k] = reward[k] + decay[k] * ((1 - lam) * v[k] + lam * ahead)
-    return made
-
-
-@pytest.mark.parametrize("lam", [0.0, 0.95, 1.0])
-def test_returns_in_float64_with_ends(lam):
-    rng = np.random.default_rng(0)
-    reward, v = rng.normal(size=(2, 15, 4))
-    decay = 0.99 * rng.choice([0.0, 1.0, 0.97], (15, 4), p=[0.1, 0.6, 0.3])
-    found = value(lambda_returns(*(device(x) for x in (reward, decay, v)), lam))
-    np.testing.assert_allclose(found, np_returns(reward, decay, v, lam), rtol=1e-5, atol=1e-5)
-
-
-def test_gradients_flow_through_rewards_decays_and_values():
-    rng = np.random.default_rng(1)
-    reward, decay, v = rng.normal(size=(3, 4, 2))
-    for k in range(3):
-
-        def reference(x, k=k):
-            given = [reward, decay, v]
-            given[k] = x
-            return np_returns(*given, 0.9).sum()
-
-        def compiled(x, k=k):
-            given = [device(reward), device(decay), device(v)]
-            given[k] = x
-            return ops.ReduceSum()(lambda_returns(*given, 0.9))
-
-        assert_gradient(compiled, reference, (reward, decay, v)[k])
-
-
-def test_weights_are_the_chance_to_be_reached():
-    found = value(reach_weights(device([1.0, 0.0]), device([[0.5, 0.5], [0.25, 1.0], [1.0, 1.0]])))
-    assert found.tolist() == [[1.0, 0.0], [0.5, 0.0], [0.125, 0.0]]
-    assert value(reach_weights(device([1.0]), device([[0.5]]))).tolist() == [[1.0]]
 
 
 @pytest.mark.parametrize("count", [1, 2, 19, 240])
@@ -93,22 +47,6 @@ def test_the_scale_is_the_range_of_the_means_with_a_floor():
         # The first update alone counts at first.
         assert k > 0 or expected == pytest.approx(5.0)
     assert value(width(device(running), 100.0)).tolist() == [100.0]
-
-
-# Latents
-
-
-def np_mixed(logits, uniform):
-    exp = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return (1 - uniform) * exp / exp.sum(axis=-1, keepdims=True) + uniform / logits.shape[-1]
-
-
-def np_divergence(p, q):
-    return (p * (np.log(p) - np.log(q))).sum(axis=-1).reshape(-1, CHOICES).sum(axis=1)
-
-
-def logits(seed):
-    return np.random.default_rng(seed).normal(0.0, 2.0, (ROWS * CHOICES, CLASSES))
 
 
 def test_draws_follow_the_distribution_in_both_forms():
@@ -141,43 +79,6 @@ def test_gradients_flow_through_a_draw():
     np.testing.assert_allclose(value(gradient), value(weight))
 
 
-def test_the_divergence_and_the_entropy_of_whole_latents():
-    p, q = np_mixed(logits(0), 0.01), np_mixed(logits(1), 0.01)
-    np.testing.assert_allclose(value(divergence(device(p), device(q), CHOICES)), np_divergence(p, q), rtol=1e-5)
-    np.testing.assert_allclose(value(divergence(device(p), device(p), CHOICES)), np.zeros(ROWS), atol=1e-6)
-    even = np.full((ROWS * CHOICES, CLASSES), 0.25)
-    np.testing.assert_allclose(value(entropy(device(even), CHOICES)), np.full(ROWS, CHOICES * np.log(4)), rtol=1e-6)
-
-
-@pytest.mark.parametrize(("side", "free"), [(0, 0.0), (1, 0.0), (0, 4.7), (1, 4.7)])
-def test_prior_and_posterior_have_their_parts_of_the_divergence(side, free):
-    fixed, moving = np_mixed(logits(0), 0.01), logits(2)
-
-    def reference(x):
-        p, q = (fixed, np_mixed(x, 0.01)) if side == 0 else (np_mixed(x, 0.01), fixed)
-        return np.maximum(np_divergence(p, q), free).sum()
-
-    def compiled(x):
-        moved, still = mixed(x, 0.01), device(fixed)
-        posterior, prior = (still, moved) if side == 0 else (moved, still)
-        return ops.ReduceSum()(balanced(posterior, prior, CHOICES, free)[side])
-
-    # Some are above the free nats, some below.
-    each = np_divergence(*((fixed, np_mixed(moving, 0.01)) if side == 0 else (np_mixed(moving, 0.01), fixed)))
-    assert free == 0.0 or 0 < (each > free).sum() < ROWS
-    assert_gradient(compiled, reference, moving)
-
-    def other(x):
-        moved, still = mixed(x, 0.01), device(fixed)
-        posterior, prior = (still, moved) if side == 0 else (moved, still)
-        return ops.ReduceSum()(balanced(posterior, prior, CHOICES, free)[1 - side])
-
-    assert not value(ms.value_and_grad(other)(device(moving))[1]).any()
-
-
-# symlog
-
-
 def np_symlog(x):
     return np.sign(x) * np.log1p(np.abs(x))
 
@@ -196,20 +97,6 @@ def test_a_number_lies_between_its_two_bins_by_hand():
     # Bins -2, -1, 0, 1, 2; beyond them it counts as the last one.
     found = value(two_hot(t(0.25, -1.0, 7.0), -2.0, 1.0, t(*range(5))))
     assert found.tolist() == [[0, 0, 0.75, 0.25, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 1]]
-
-
-def test_the_mean_of_the_bins_is_the_number():
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-20, 20, 200)
-    low, spacing = -20.0, 1.0
-    found = value(two_hot(to_device(x.astype(np.float32)), low, spacing, to_device(PLACES)))
-    expected = np.zeros((200, 41))
-    below = np.floor(x - low).astype(int)
-    expected[np.arange(200), below] = 1.0 - (x - low - below)
-    expected[np.arange(200), below + 1] = x - low - below
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(found @ (low + spacing * PLACES), x, rtol=1e-5, atol=1e-5)
-    assert (found > 1e-4).sum(axis=1).max() <= 2
 
 
 def test_a_number_that_is_not_finite_shows():
