@@ -1,16 +1,13 @@
 """Stand-ins that check what they are given, small environments, and spaces described by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import gymnasium
 import numpy as np
 import pytest
 
+from minding.engine import OfflineRLContext, OnlineRLContext, compile_config
 from minding.engine.buffers import DeviceTables
-from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
-from minding.engine.config.compiler import compile_config
 from minding.engine.data.action_trees import joined_space
 from minding.engine.data.agent_axis import with_identity
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout

@@ -1,7 +1,5 @@
 """A chain of NumPy toys for lanes: a policy of two weights, an environment that counts, and their middleware."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -12,8 +12,6 @@ A comment right before a block says how it is tested: ``<!-- block: NOTE; NOTE -
 - ``needs MODULE``: the page is skipped without this package, which minding does not bring.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

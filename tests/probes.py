@@ -3,8 +3,6 @@
 Where an algorithm does not bootstrap, or bootstraps where it must not, it prefers the wrong action.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import gymnasium

@@ -1,7 +1,5 @@
 """What type checkers see of the package, as of one that is installed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

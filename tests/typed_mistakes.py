@@ -1,7 +1,5 @@
 """Mistakes that a type checker finds before a run. Of one that is not found, mypy reports the comment as unused."""
 
-from __future__ import annotations
-
 import minding
 from minding.engine import Config, OnlineRLContext, task
 

@@ -5,8 +5,6 @@
 
 # mypy: disallow-any-expr
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,12 +13,11 @@ from typing import TYPE_CHECKING
 
 import minding
 from minding.configs import compile_run, load_preset
-from minding.engine import Config, Context, Middleware, OfflineRLContext, OnlineRLContext, Task, task
+from minding.engine import Config, Context, Middleware, OfflineRLContext, OnlineRLContext, RunDir, Task, task
 from minding.engine.buffers import ReplayBuffer
 from minding.engine.chain.context import LearningContext
 from minding.engine.data.batch import Field
 from minding.engine.data.rollout import Rollout
-from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array, EnvStep, EpisodeEnd, EvalMode, LearnOutput, Obs
 from minding.envs import describe_env, make_collector_env, make_env_manager, make_evaluator_env
 from minding.envs.manager import BatchedEnvManager

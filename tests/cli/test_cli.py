@@ -26,13 +26,11 @@ from minding.cli.common import COUNT, number
 from minding.cli.doctor import _kernels
 from minding.cli.listing import pages
 from minding.configs import PRESETS
-from minding.engine import Config, OnlineRLContext
+from minding.engine import Config, EnvError, OnlineRLContext, RunDir
 from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.config.compiler import Overrides, load_config, save_config, setting_paths
 from minding.engine.config.options import setting_at
-from minding.engine.errors import EnvError
-from minding.engine.run.run_dir import RunDir
 from minding.engine.run.run_summary import wrong_figure
 from minding.engine.run.status import StatusFile
 from minding.engine.types import EpisodeEnd

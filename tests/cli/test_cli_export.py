@@ -8,10 +8,9 @@ import pytest
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run
-from minding.engine import Config
+from minding.engine import Config, RunDir
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.config.identity import identity
-from minding.engine.run.run_dir import RunDir
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from minding.cli import run
-from minding.engine import Config, OnlineRLContext
+from minding.engine import Config, OnlineRLContext, RunDir
 from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.checkpoint import newest_checkpoint
-from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import StatusFile
 from minding.policies import kernels
 

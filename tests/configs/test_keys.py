@@ -12,15 +12,13 @@ from minding import training
 from minding.cli.summary import print_summary
 from minding.configs import compile_run
 from minding.configs.chains import get_chain
-from minding.engine import Config, Task
-from minding.engine.chain.middleware import Role
+from minding.engine import Config, Role, RunDir, Task
 from minding.engine.chain.pipeline import all_leaves, chain_nodes
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.options import Option
 from minding.engine.config.section import Section
 from minding.engine.lanes.options import default_staleness
 from minding.engine.run.pool import ModelPool
-from minding.engine.run.run_dir import RunDir
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_policy_class
 

@@ -11,10 +11,9 @@ from fakes import dict_of, discrete, needs_kernels
 from minding.configs import PRESETS, compile_run, load_preset, load_user_config
 from minding.configs.chains import get_chain
 from minding.configs.names import expectation
-from minding.engine import Config
+from minding.engine import Config, MissingExtraError
 from minding.engine.config.compiler import save_config, schema_defaults
 from minding.engine.data.agent_axis import has_identity
-from minding.engine.errors import MissingExtraError
 from minding.engine.process import runtime
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm, kernels

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 from minding.configs import compile_run
-from minding.engine import OnlineRLContext, Task, files
+from minding.engine import Config, ConfigError, MindingError, NonFiniteError, OnlineRLContext, RunDir, Task, files
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, prune_checkpoints, save_checkpoint, set_aside
 from minding.engine.config.compiler import save_config
-from minding.engine.config.config import Config
 from minding.engine.data.scratch import Scratch, remove_unfinished
-from minding.engine.errors import ConfigError, MindingError, NonFiniteError
 from minding.engine.files import Folder, hidden, read_bounded, replace
 from minding.engine.paths import absolute, without_home
 from minding.engine.process.commands import Command
@@ -25,7 +23,6 @@ from minding.engine.run.loggers import TensorBoardWriter
 from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.plotting import save_figure
 from minding.engine.run.pool import ModelPool
-from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import StatusFile
 from minding.engine.run.trackers import TrackedRun
 from minding.envs.video import record_episodes

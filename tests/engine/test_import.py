@@ -1,7 +1,5 @@
 """What `import minding.engine` loads, and how long it takes."""
 
-from __future__ import annotations
-
 import json
 
 from fakes import refuses

@@ -1,7 +1,5 @@
 """Seed streams and generator states."""
 
-from __future__ import annotations
-
 import functools
 import json
 

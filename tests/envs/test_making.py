@@ -7,12 +7,11 @@ import pytest
 from agent_worlds import Squad
 from worlds import Counter, Permit
 
-from minding.engine.errors import ConfigError
+from minding.engine import ConfigError
 from minding.engine.types import LaneContext
-from minding.envs import make_env_manager
+from minding.envs import VectorEnvManager, make_env_manager
 from minding.envs.backends.native import native_env
 from minding.envs.config import env_settings
-from minding.envs.manager import VectorEnvManager
 from minding.envs.single.factory import env_factory
 
 CASES = {

@@ -11,9 +11,8 @@ import subprocess
 import pytest
 from fakes import Weights
 
-from minding.engine import Config, OnlineRLContext, Task
+from minding.engine import Config, OnlineRLContext, RunDir, Task
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint, verify_checkpoint
-from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver
 from minding.middleware.online_logger import online_logger
 

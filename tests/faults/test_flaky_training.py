@@ -6,9 +6,8 @@ from fakes import AgePolicy
 from flaky import FAULTS, Flaky
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from minding.engine import OnlineRLContext, Task
-from minding.engine.buffers.base import BaseBuffer
-from minding.engine.errors import EnvError
+from minding.engine import EnvError, OnlineRLContext, Task
+from minding.engine.buffers import BaseBuffer
 from minding.envs import VectorEnvManager, make_env_manager
 from minding.middleware import EpisodeCollector, StepCollector, data_pusher, gae_estimator
 

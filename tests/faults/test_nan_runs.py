@@ -8,10 +8,9 @@ from safetensors.numpy import load_file
 
 from minding import training
 from minding.configs import compile_run
-from minding.engine import Config, Task
+from minding.engine import Config, RunDir, Task
 from minding.engine.checkpoint import list_checkpoints
 from minding.engine.errors import NonFiniteError, notes_of
-from minding.engine.run.run_dir import RunDir
 from minding.training.session import nan_batch_kept
 
 pytestmark = pytest.mark.eager

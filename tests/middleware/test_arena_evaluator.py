@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from test_self_play import Prefers, config
 
-from minding.engine import OnlineRLContext
-from minding.engine.errors import ConfigError
+from minding.engine import ConfigError, OnlineRLContext
 from minding.engine.search import opponents
 from minding.engine.search.opponents import Solution
 from minding.envs.games.boards.connect_four import ConnectFour

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from fakes import Weights
 
-from minding.engine import Config, Task
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, read_manifest
 from minding.engine.errors import CheckpointError, LearnerError
 from minding.engine.run import checkpoints

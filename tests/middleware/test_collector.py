@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from fakes import AgePolicy, CountingEnv, CountingPolicy
 
-from minding.engine import ChainError, Task
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine import ChainError, OnlineRLContext, Task
 from minding.engine.process import signals
 from minding.engine.types import EpisodeEnd
 from minding.middleware import EpisodeCollector, StepCollector

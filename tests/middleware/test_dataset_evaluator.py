@@ -8,9 +8,8 @@ import pytest
 from fakes import discrete, space_of, tiny_config
 from recordings import choices, dataset, log
 
+from minding.engine import OfflineRLContext, Task
 from minding.engine.buffers import DatasetTables
-from minding.engine.chain.context import OfflineRLContext
-from minding.engine.chain.task import Task
 from minding.engine.data.holdout import first_steps, hold_out
 from minding.engine.data.rewards import RewardScale
 from minding.engine.process.runtime import ms

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from fakes import AgePolicy, CountingEnv, CountingPolicy
 
-from minding.engine import Task
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine import OnlineRLContext, Task
 from minding.engine.types import EpisodeEnd
 from minding.middleware import StepCollector, interaction_evaluator
 from minding.middleware.evaluator import play_episodes

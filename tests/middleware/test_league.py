@@ -8,9 +8,8 @@ import pytest
 
 from minding.configs import compile_run
 from minding.configs.chains.league import evaluate, evaluator_env
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine import CheckpointError, OnlineRLContext
 from minding.engine.data.obs_trees import unflatten
-from minding.engine.errors import CheckpointError
 from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.run.pool import ModelPool
 from minding.engine.types import EnvStep, EpisodeEnd, LaneContext, Shippable

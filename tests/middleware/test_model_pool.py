@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from fakes import Weights
 
-from minding.engine import OfflineRLContext, OnlineRLContext, Task, declare
-from minding.engine.errors import ConfigError
+from minding.engine import ConfigError, OfflineRLContext, OnlineRLContext, Task, declare
 from minding.engine.run.pool import ModelPool
 from minding.middleware import CkptSaver, model_pool
 

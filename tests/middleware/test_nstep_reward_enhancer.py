@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from streams import GAMMA, Stream
 from treevalue import FastTreeValue
 
-from minding.engine.chain.context import OnlineRLContext
-from minding.engine.chain.task import Task
+from minding.engine import OnlineRLContext, Task
 from minding.engine.checkpoint import load_checkpoint, save_checkpoint
 from minding.middleware import StepCollector, nstep_reward_enhancer
 from minding.middleware.data_pusher import sequence_columns, transitions

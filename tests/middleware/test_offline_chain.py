@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from fakes import AgePolicy, CountingEnv, ReadingLearner, Weights
 
-from minding.engine import ChainError, OfflineRLContext, Task
-from minding.engine.chain.middleware import declare
+from minding.engine import ChainError, OfflineRLContext, Task, declare
 from minding.engine.checkpoint import newest_checkpoint, read_manifest
 from minding.engine.data.batch import Field
 from minding.middleware import (

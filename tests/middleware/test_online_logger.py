@@ -8,10 +8,8 @@ import time
 
 import pytest
 
-from minding.engine import Config, Task
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine import Config, OnlineRLContext, RunDir, Task
 from minding.engine.data.references import References
-from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import read_status
 from minding.engine.types import EpisodeEnd
 from minding.middleware.online_logger import online_logger

@@ -7,9 +7,8 @@ from streams import Stream
 from benchmarks.fingerprint import fingerprint
 from minding import training
 from minding.configs import compile_run
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine import OnlineRLContext, RunDir
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
-from minding.engine.run.run_dir import RunDir
 from minding.middleware import rollout_queue
 
 pytestmark = pytest.mark.eager

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv
 
+from minding.engine import OnlineRLContext, Task
 from minding.engine.buffers import MixedBuffer, ReplayBuffer, Sequences
-from minding.engine.chain.context import OnlineRLContext
-from minding.engine.chain.task import Task
 from minding.engine.types import LearnOutput
 from minding.middleware import OffPolicyLearner, StepCollector, sqil_data_pusher
 from minding.middleware.data_pusher import transitions

@@ -5,10 +5,8 @@ import types
 
 import pytest
 
-from minding.engine import Task
+from minding.engine import ChainError, OfflineRLContext, OnlineRLContext, Task
 from minding.engine.chain.check import check_chain
-from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
-from minding.engine.errors import ChainError
 from minding.middleware import eps_greedy_masker
 from minding.middleware.termination_checker import termination_checker
 

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from fakes import ReadingLearner
 
-from minding.engine.chain.context import OnlineRLContext
-from minding.engine.chain.task import Task
+from minding.engine import OnlineRLContext, ShapeError, Task
 from minding.engine.data.batch import Field
-from minding.engine.errors import ShapeError
 from minding.middleware import multistep_trainer, trainer
 from minding.middleware.trainer import RolloutStore
 

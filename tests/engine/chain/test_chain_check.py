@@ -1,7 +1,5 @@
 """The chain check and the pipeline view; declarations."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 

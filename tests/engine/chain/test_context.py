@@ -1,7 +1,5 @@
 """Context: fields, kept fields, renewal, errors."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 from typing import Dict, List, Union  # noqa: UP035 (a user's context as in the documentation)

@@ -1,7 +1,5 @@
 """Events: order, once, off, wait_for, errors in threads."""
 
-from __future__ import annotations
-
 import threading
 
 from fakes import refuses

@@ -1,7 +1,5 @@
 """Running middleware: order, second halves, composites, errors."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

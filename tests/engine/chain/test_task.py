@@ -1,7 +1,5 @@
 """Task: start and end of runs, misuse, events, state, views."""
 
-from __future__ import annotations
-
 import pytest
 from chain_kit import fail, marker
 from fakes import refuses

@@ -9,9 +9,8 @@ from fresh import run_fresh
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minding.engine import Config
+from minding.engine import Config, ConfigError
 from minding.engine.config.compiler import compile_config, load_config, opt, save_config
-from minding.engine.errors import ConfigError
 
 ENV_SCHEMA = {
     "env_id": opt("", None, "id"),

@@ -1,15 +1,12 @@
 """`Config`: a dict read by attribute, and the settings that its sections declare."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
 
-from minding.engine import Config
+from minding.engine import Config, ConfigError
 from minding.engine.config.options import Option, opt, setting
 from minding.engine.config.section import Section, section
-from minding.engine.errors import ConfigError
 from minding.policies import ALGORITHMS
 
 

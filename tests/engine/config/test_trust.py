@@ -10,7 +10,7 @@ import yaml
 
 import minding
 from minding.configs import load_user_config
-from minding.engine import Config
+from minding.engine import Config, RunDir
 from minding.engine.config.compiler import RUN_SCHEMA, setting_paths
 from minding.engine.config.named import CODE_KEYS, check_named, code_digests, is_given, load_code, name_of_code
 from minding.engine.config.options import MODULE_NAME, setting_at
@@ -18,7 +18,6 @@ from minding.engine.config.trust import reaching_settings
 from minding.engine.errors import ConfigError, MissingExtraError, TrustError
 from minding.engine.process.packages import import_installed, is_installed
 from minding.engine.run.loggers import check_loggers
-from minding.engine.run.run_dir import RunDir
 from minding.envs.config import config_schema, env_settings
 from minding.envs.envpool import package_of
 from minding.envs.single.factory import env_factory

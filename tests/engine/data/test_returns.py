@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from fakes import CountingEnv, CountingPolicy
 
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine import ChainError, OnlineRLContext
 from minding.engine.data.returns import gae, nstep, nstep_errors, rescaled, reverse_scan, unscaled
-from minding.engine.errors import ChainError
 from minding.middleware import StepCollector
 
 

@@ -5,9 +5,8 @@ import os
 import pytest
 from fakes import refuses
 
-from minding.engine import Task, declare
+from minding.engine import ConfigError, Task, declare
 from minding.engine.chain.pipeline import chain_nodes
-from minding.engine.errors import ConfigError
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.options import plan_cores
 

@@ -1,7 +1,5 @@
 """Signals: an orderly end on the first, at once on the second, handlers restored."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

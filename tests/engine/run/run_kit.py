@@ -2,8 +2,7 @@
 
 import json
 
-from minding.engine import Config
-from minding.engine.run.run_dir import RunDir
+from minding.engine import Config, RunDir
 
 FIGURES = {"unit": "env_step", "env_step": 2048, "wall_time": 3.0, "stop_reason": "max_env_step"}
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from fakes import Weights, refuses
 
-from minding.engine import Task
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine import OnlineRLContext, Task
 from minding.engine.checkpoint import list_checkpoints, read_manifest
 from minding.engine.errors import CheckpointError, RunInUseError
 from minding.engine.run.checkpoints import RunCheckpoints

@@ -10,11 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from minding.engine import Config, OnlineRLContext
+from minding.engine import Config, ConfigError, OnlineRLContext, RunDir
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.errors import ConfigError
 from minding.engine.run.lock import LOCK_FILE
-from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import StatusFile
 
 

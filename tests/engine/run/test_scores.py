@@ -4,15 +4,13 @@ import pytest
 from run_kit import make_run as made_run
 
 from minding.cli import run
-from minding.engine import Config
-from minding.engine.errors import ConfigError
+from minding.engine import Config, ConfigError, RunDir
 from minding.engine.run.comparison import best_of, compare_runs
 from minding.engine.run.curves import curves_of_run, learning_curves
 from minding.engine.run.metrics import read_metrics
-from minding.engine.run.run_dir import RunDir
 from minding.engine.run.run_summary import final_scores
 from minding.engine.types import EpisodeEnd
-from minding.training.evaluation import Evaluation
+from minding.training import Evaluation
 
 HEADER = "env_step,eval/return_mean,collect/return_mean,eval/score_random,eval/score_uct_100\n"
 FIGURES = {

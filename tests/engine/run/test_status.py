@@ -9,9 +9,8 @@ import sys
 
 import pytest
 
-from minding.engine import OnlineRLContext
+from minding.engine import ConfigError, OnlineRLContext
 from minding.engine.chain.lanes import WorkerStatus
-from minding.engine.errors import ConfigError
 from minding.engine.files import Folder
 from minding.engine.process.alive import runs, start_ticks
 from minding.engine.run.status import StatusFile, read_status

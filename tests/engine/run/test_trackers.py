@@ -8,10 +8,8 @@ import sys
 
 import pytest
 
-from minding.engine import Config
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine import Config, OnlineRLContext, RunDir
 from minding.engine.run.metrics import read_metrics
-from minding.engine.run.run_dir import RunDir
 from minding.engine.run.trackers import Names, Tracker, records
 from minding.middleware.online_logger import online_logger
 

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from fakes import JUDGED, Judge
 
-from minding.envs import check_env, describe_env, make_env_manager
+from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
 from minding.envs.games.aim import Aim
-from minding.envs.manager import VectorEnvManager
 from minding.envs.random_play import RandomPlay
 from minding.envs.single.parallel_envs import AgentOptions, AgentsEnv
 from minding.envs.single.wrappers import join_actions

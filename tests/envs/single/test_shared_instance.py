@@ -8,8 +8,7 @@ from worlds import Small
 
 from minding import training
 from minding.configs import compile_run
-from minding.engine import Config
-from minding.engine.run.run_dir import RunDir
+from minding.engine import Config, RunDir
 from minding.envs import check_env, make_env_manager
 
 pytestmark = pytest.mark.eager

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from minding.configs import compile_run
-from minding.engine import Config
+from minding.engine import Config, ConfigError, MissingExtraError
 from minding.engine.config.named import is_named
-from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.search.rules import check_rules
 from minding.envs import describe_env, make_board_game
 from minding.envs.games.boards import histories
