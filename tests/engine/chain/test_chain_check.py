@@ -98,33 +98,6 @@ def test_a_chain_that_fits_is_accepted(chain):
 
 both_learn = task.parallel(collector, make("evaluator", role="evaluate", writes=["eval_value"]))
 nobody = "gae_estimator at position {} reads ctx.trajectories"
-PROBLEMS = {
-    "a read that nothing writes": ([gae], nobody.format(0), "add a collector"),
-    "another field": ([collector, trainer], "multistep_trainer at position 1 reads ctx.train_data", "writes it before"),
-    "a read before the write": ([early, logger, collector], "early at position 0", "StepCollector at position 2"),
-    "a middleware does not feed its own read": ([loop], "loop at position 0 reads ctx.obs", "nothing before"),
-    "a read before an undeclared middleware": ([gae, pass_on], nobody.format(0), ""),
-    "a read within serial": ([task.serial(logger, gae)], nobody.format("0.1"), ""),
-    "a read beside its write": ([task.parallel(collector, gae)], nobody.format("0.1"), ""),
-    "a read beside an undeclared one": ([task.parallel(pass_on, gae)], nobody.format("0.1"), ""),
-    "a chain without a trainer": ([collector, gae, logger], "gae_estimator at position 1 writes", "multistep_trainer"),
-    "data that nobody takes": ([fetcher, logger], "fetcher at position 0 writes ctx.train_data", "trainer"),
-    "a learner before the collector": ([logger, learner, collector], "OffPolicyLearner at position 1", "move it after"),
-    "a field that the context lacks": ([make("a", writes=["trajectory"])], "ctx.trajectory", "'trajectories'"),
-    "members of parallel that write one field": (
-        [task.parallel(task.serial(write_obs), write_both)], "serial and b, members of parallel", "ctx.obs",
-    ),
-    "members of parallel with a role": ([both_learn], "StepCollector and evaluator", "role"),
-    "requirements": ([pass_on, Pusher()], "Pusher at position 1", "Discrete actions"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_a_problem_is_named_with_its_place_and_the_fix(name):
-    chain, place, fix = PROBLEMS[name]
-    told = problem(*chain)
-    assert place in told
-    assert fix in told
 
 
 def test_all_problems_are_listed_at_once():

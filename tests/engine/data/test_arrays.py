@@ -1,11 +1,8 @@
 """Recorded data from arrays of one's own."""
 
-import functools
-
 import gymnasium
 import numpy as np
 import pytest
-from fakes import refuses
 from gymnasium.envs.classic_control import PendulumEnv
 from recordings import choices, described, log, space_of
 
@@ -60,54 +57,6 @@ def test_actions_of_a_tuple_may_be_given_by_part():
     ]:
         with pytest.raises(DataError, match=message):
             Dataset.of_episodes([{**given, "action": wrong}], env="minding/Aim-v0")
-
-
-WRONG = [
-    # What, its changes to an episode of two steps, and the message.
-    ("rows", {"obs": np.zeros((2, 2))}, "obs has 2 rows, expected 3 .one more than the 2 rewards"),
-    ("no successor", {"action": [0]}, "action has 1 rows, expected 2 .one for each reward"),
-    ("end", {"terminated": [True, False]}, "terminated is set at step 0 of 2, but the episode continues"),
-    ("flags", {"terminated": [0, 0, 1]}, r"terminated has the shape \(3,\), expected one flag, or one for each"),
-    ("text flag", {"terminated": "False"}, "terminated is 'False', expected true or false"),
-    ("part flag", {"truncated": 0.3}, "truncated is 0.3, expected true or false, as bool or as 0 and 1"),
-    ("NaN flag", {"truncated": [0, np.nan]}, "truncated is nan at step 1, expected true or false"),
-    ("None flag", {"truncated": None}, "truncated is None, expected true or false"),
-    ("both", {"truncated": True}, "terminated and truncated are both set: expected one of them at most"),
-    ("masked", {"obs": np.ma.masked_less([[0, 1], [2, 3], [4, 5]], 2)}, "obs is a masked array with 2 masked values"),
-    (
-        "seconds since 1970",
-        {"obs": np.array([[0, 1.7e9], [1, 1.7e9 + 1], [2, 1.7e9 + 2]])},
-        "obs changes in component 1 by less than float32 can resolve at 1700000000: subtract",
-    ),
-    ("part of dots", {"obs": {"..": np.zeros((3, 2))}}, r"obs has a part named '\.\.', expected a string such as"),
-    ("part of a number", {"obs": {1: np.zeros((3, 2))}}, "obs has a part named 1, expected a string such as"),
-    ("NaN", {"obs": [[0, 0], [0, 0], [np.nan, 0]]}, "obs holds NaN or infinity after the last step .1. .nan."),
-    ("infinity", {"reward": [0, -np.inf]}, "reward holds NaN or infinity at step 1 .-inf., expected finite"),
-    ("huge", {"reward": [1e39, 0]}, "reward holds NaN or infinity at step 0 .inf., .* that float32 can hold"),
-    ("empty", {"reward": [], "action": [], "obs": np.zeros((1, 2))}, "reward is empty: there are no steps"),
-    ("scalar", {"reward": 1.0}, r"reward has the shape \(\), expected \(T,\), one number for each step"),
-    ("columns", {"reward": [[1, 1], [1, 1]]}, r"reward has the shape \(2, 2\), expected \(T,\)"),
-    ("text", {"action": ["left", "right"]}, "action holds text, such as 'left', expected real numbers"),
-    ("complex", {"action": [0j, 1j]}, "action holds complex numbers, such as '0j', expected real"),
-    ("objects", {"reward": [None, 1]}, "reward holds object values, such as 'None', expected real"),
-    ("ragged", {"obs": [[0, 0], [0], [0, 0]]}, "obs has rows of different shapes, expected one array"),
-    ("list of dicts", {"obs": [{"a": 0}] * 3}, "obs is a list of dicts, expected an array, or a dict of arrays"),
-    ("nested", {"obs": {"a": {"b": [0, 0, 0]}}}, "obs 'a' is a dict, expected an array; .* as 'arm.angle'"),
-    ("no parts", {"obs": {}}, "obs is an empty dict"),
-    ("width", {"obs": np.zeros((3, 4))}, r"obs has rows of the shape \(4,\), in episode 0 \(2,\)"),
-    ("parts", {"obs": {"a": [0, 0, 0]}}, r"obs has the parts \['a'\], episode 0 has \[''\]"),
-    ("unknown", {"info": [{}, {}]}, "unknown part 'info'. Expected only obs, action, reward, terminated, truncated"),
-    ("misspelt", {"rewards": [1, 1]}, r"unknown part 'rewards'; did you mean 'reward'\? Expected only"),
-    ("mask beside obs", {"action_mask": np.ones((3, 2))}, "'action_mask' belongs into obs: write obs={'observation'"),
-    ("kind", {"action": [0.0, 1.0]}, "action is float32, in episode 0 int64: give all as one kind of number"),
-]
-
-
-@pytest.mark.parametrize(("changes", "message"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
-def test_a_misfit_episode_is_named_with_part_and_step(changes, message):
-    with pytest.raises(DataError, match=f"^episode 1: {message}") as caught:
-        Dataset.of_episodes([log(1, [0]), {**log(2, [0, 1]), **changes}])
-    assert "\n" not in str(caught.value)
 
 
 class Table(np.ndarray):
@@ -183,23 +132,6 @@ def test_actions_take_shape_kind_and_limits_of_the_environment():
     assert (data.about["env"]["env_action"]["kind"], data.action.dtype.name) == ("box", "float32")
     data = Dataset.of_episodes([log(2, [[0.0, 10], [3, 30]])], action_low=[-3, 10], action_high=[3, 30])
     assert data.rows(["action"], np.arange(2))["action"].tolist() == [[0, -1], [1, 1]]
-
-
-WRONG_LIMITS = [
-    ([1, 2], {}, "the smallest action is 1"),
-    ([-1, 0], {}, "the smallest action is -1"),
-    ([0, 3], {"action_low": 0, "action_high": 2}, "outside action_low=0"),
-    ([0.5, 1], {"action_low": 0}, "action_high is not given"),
-    ([0.5, 1], {"action_low": 1, "action_high": 1}, "action_low=1 is not below"),
-    ([[0.5], [1]], {"action_low": [0, 0], "action_high": 1}, "action_low=[0, 0]"),
-    ([0.5, 2], {"action_low": 0, "action_high": 1}, "action of row 1, step 1 of episode 0, is 2"),
-    ([0.5, 1], {"action_low": 0, "action_high": 1, "env": "CartPole-v1"}, "leave out action_low="),
-]
-
-
-def test_limits_of_actions_that_do_not_hold_are_refused():
-    for action, options, word in WRONG_LIMITS:
-        refuses(DataError, (word, functools.partial(Dataset.of_episodes, [log(2, action)], **options)))
 
 
 def pendulum(steps=2, **changes):

@@ -47,34 +47,6 @@ def test_open_settings_follow_from_learners_cores_and_shards():
     )
 
 
-REFUSED = [
-    ({"collectors": 0}, "lanes.collectors=0"),
-    ({"max_staleness": -1}, "lanes.max_staleness=-1"),
-    ({"timeout": 0}, "lanes.timeout=0"),
-    ({"inference": "remote"}, "lanes.inference"),
-    ({"max_batch": 0}, "lanes.max_batch"),
-    ({"max_wait_ms": -1.0}, "lanes.max_wait_ms"),
-    ({"pin": "yes"}, "lanes.pin='yes'"),
-    ({"transport": "mpi"}, "lanes.transport='mpi'"),
-    ({"max_stalenes": 1}, "'max_staleness'"),
-    ({"order": "arrival", "max_staleness": 0}, "lanes.order='arrival'"),
-    ({"transport": "threads", "pin": "on"}, "lanes.pin='on'"),
-    ({"transport": "ray", "pin": "on"}, "lanes.pin='on'"),
-    ({"transport": "ray", "insecure": True}, "lanes.insecure=true"),
-    ({"transport": "ray", "code": "."}, "lanes.code is for machines that lack modules of yours"),
-    ({"transport": "ray", "resources": {"server": {"NPU": 1}}}, "--cluster HOST:PORT"),
-    ({"transport": "ray", "address": "a:1", "resources": {"servers": {}}}, "'server'"),
-    ({"transport": "ray", "address": "a:1", "resources": {"server": {"NPU": "one"}}}, "lanes.resources.server="),
-    ({"collectors": 12, "shards": 4, "max_staleness": 1}, "at most 8"),
-    ({"collectors": 6, "shards": 4}, "lanes.collectors=8"),
-]
-
-
-def test_settings_that_do_not_fit_are_refused_at_the_start():
-    for given, word in REFUSED:
-        refuses(ConfigError, (word, lambda given=given: Task().start(async_mode=True, lanes=given)))
-
-
 def cores_of(pin, count, cores):
     plan = plan_cores(LaneOptions(collectors=count, pin=pin), range(cores))
     return sorted(plan.learner), [sorted(own) for own in plan.collectors], sorted(plan.evaluator)
