@@ -27,6 +27,8 @@ LEARNS = {
 ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.other.replay=prioritized")
 PRIORITIZED = {"policy.other.replay": "prioritized"}
 DUELING = {"policy.model.dueling": True}
+KINDS = {"double, prioritized": PRIORITIZED, "plain, dueling": {**DUELING, "learn": {"double": False, "kappa": 0.5}}}
+"""Those of algorithms of quantiles."""
 
 
 # Policies and rows
@@ -125,6 +127,15 @@ def np_atoms(p, part, x, count, noise=None):
     return np_heads(p, part, np_features(p, part, x, noise), noise).reshape(len(x), ACTIONS, count)
 
 
+def np_quantiles(p, part, features, fractions):
+    """The quantile function (B, A, N) of a network with six cosines at fractions (N,) or (B, N), one after another."""
+    made = []
+    for tau in np.broadcast_to(fractions, (len(features), np.shape(fractions)[-1])).T.astype(np.float64):
+        cosines = np.cos(np.pi * np.arange(6) * tau[:, None])
+        made.append(np_heads(p, part, features * np.maximum(linear(p, f"{part}.embedding.layers.0", cosines), 0.0)))
+    return np.stack(made, axis=2)
+
+
 def np_log_softmax(logits):
     shifted = logits - logits.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
@@ -153,12 +164,10 @@ def np_excess(m, loss):
 
 
 def np_quantile_huber(quantiles, levels, target, kappa):
-    """The formula with a loop over pairs, (B,); levels (N,) or (B, N)."""
-    loss, levels = np.zeros(len(quantiles)), np.broadcast_to(levels, quantiles.shape)
-    for b, i, j in np.ndindex(*quantiles.shape, target.shape[1]):
-        u = float(target[b, j]) - float(quantiles[b, i])
-        loss[b] += abs(float(levels[b, i]) - (u < 0)) * np_huber(u, kappa) / target.shape[1]
-    return loss
+    """Of quantiles (B, N) at levels (N,) or (B, N) and samples (B, M): (B,)."""
+    u = target[:, None, :] - quantiles[:, :, None].astype(np.float64)
+    weight = np.abs(np.broadcast_to(levels, quantiles.shape)[..., None] - (u < 0))
+    return (weight * np_huber(u, kappa)).mean(axis=2).sum(axis=1)
 
 
 def np_returns(rows, x):

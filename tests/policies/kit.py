@@ -362,7 +362,7 @@ def disturb(*targets):
     return prepare
 
 
-def critic_benches(algorithm, *targets, prepare=None, action=None, **learn):
+def critic_benches(algorithm, *targets, prepare=None, kinds=None, model=None, **learn):
     """The fixtures of an algorithm of `CriticTests`, with targets that differ from what they follow."""
 
     def disturbed(bench):
@@ -371,4 +371,5 @@ def critic_benches(algorithm, *targets, prepare=None, action=None, **learn):
             prepare(bench)
 
     learn = {"learning_rate": RATE, "tau": TAU, **learn}
-    return benches(algorithm, action=action or space_of(SIZE), prepare=disturbed, learn=learn, **RAW)
+    model = {**RAW, **{f"policy.model.{key}": value for key, value in (model or {}).items()}}
+    return benches(algorithm, action=space_of(SIZE), kinds=kinds, prepare=disturbed, learn=learn, **model)

@@ -1,22 +1,8 @@
 """C51: edges of the projection by hand, one update against NumPy."""
 
+import action_values as av
 import numpy as np
 import pytest
-from action_values import (
-    ALTERNATIVES,
-    AT,
-    DUELING,
-    INDEX,
-    PRIORITIZED,
-    ActionValueTests,
-    np_atoms,
-    np_excess,
-    np_log_softmax,
-    np_project,
-    np_returns,
-    random_rows,
-    value_benches,
-)
 from fakes import VECTOR, discrete
 from numeric import t, value
 
@@ -27,10 +13,10 @@ from minding.policies.ops.distributional import beyond, moved, project
 pytestmark = pytest.mark.eager
 
 SMALL = {"policy.model.n_atoms": 7, "policy.model.v_min": -2.0, "policy.model.v_max": 1.0}
-CONTRACT = {"c51": (VECTOR, discrete(3), {**SMALL, **DUELING, "policy.learn.target.freq": 4})}
+CONTRACT = {"c51": (VECTOR, discrete(3), {**SMALL, **av.DUELING, "policy.learn.target.freq": 4})}
 RESUMES = {}
 """Rainbow's has its network, its target and its priorities."""
-__all__ = ["ALTERNATIVES"]
+ALTERNATIVES = av.ALTERNATIVES
 
 ATOMS = 7
 SUPPORT = np.linspace(-2.0, 1.0, ATOMS)
@@ -75,15 +61,15 @@ def test_the_probability_beyond_the_support_by_hand(positions, expected):
     assert value(beyond(t([0.5, 0.25, 0.25]), t(positions), places)).tolist() == [expected]
 
 
-KINDS = {"double, prioritized": PRIORITIZED, "plain, dueling": {**DUELING, "learn": {"double": False}}}
-built, bench, each = value_benches("c51", KINDS, learn={"grad_norm": 0.0}, **SMALL)
+KINDS = {"double, prioritized": av.PRIORITIZED, "plain, dueling": {**av.DUELING, "learn": {"double": False}}}
+built, bench, each = av.value_benches("c51", KINDS, learn={"grad_norm": 0.0}, **SMALL)
 
 
-class CategoricalTests(ActionValueTests):
+class CategoricalTests(av.ActionValueTests):
     """Of distributions over a support."""
 
     def log_probability(self, p, part, obs, noise=None):
-        return np_log_softmax(np_atoms(p, part, obs, ATOMS, noise))
+        return av.np_log_softmax(av.np_atoms(p, part, obs, ATOMS, noise))
 
     def values(self, p, part, obs, noise=None):
         return np.exp(self.log_probability(p, part, obs, noise)) @ SUPPORT
@@ -93,12 +79,12 @@ class CategoricalTests(ActionValueTests):
 
     def goal(self, bench, p, rows, draw):
         following = self.of_best(p, rows["next_obs"], self.best(bench, p, rows["next_obs"]))
-        return np_project(following, np_returns(rows, SUPPORT), SUPPORT)
+        return av.np_project(following, av.np_returns(rows, SUPPORT), SUPPORT)
 
     def step(self, bench, p, rows, goal, draw):
-        log_p = self.log_probability(p, "net", rows["obs"], draw)[AT, rows["action"]]
+        log_p = self.log_probability(p, "net", rows["obs"], draw)[av.AT, rows["action"]]
         loss = -(goal * log_p).sum(axis=1)
-        return loss, np.exp(log_p) @ SUPPORT, np_excess(goal, loss)
+        return loss, np.exp(log_p) @ SUPPORT, av.np_excess(goal, loss)
 
 
 class TestUpdate(CategoricalTests):
@@ -108,16 +94,16 @@ class TestUpdate(CategoricalTests):
     def test_the_update_has_the_loss_and_gradient_of_its_formula(self, each):
         rows, p, _, metrics = self.check_update(each)
         following = self.of_best(p, rows["next_obs"], self.best(each, p, rows["next_obs"]))
-        returns = np_returns(rows, SUPPORT)
+        returns = av.np_returns(rows, SUPPORT)
         beyond_it = (following * ((returns < SUPPORT[0]) | (returns > SUPPORT[-1]))).sum(axis=1)
         assert metrics["clipped_mass"] == pytest.approx(beyond_it.mean(), rel=1e-5)
 
 
 def test_a_support_that_is_too_small_is_reported_once(bench, caplog, monkeypatch):
-    values = random_rows(bench)
+    values = av.random_rows(bench)
     monkeypatch.setattr(bench.policy, "_warned_of_clipping", False)
     for scale, reports in ((0.0, 0), (100.0, 1), (100.0, 1)):
-        share = bench.learn({**values, "reward": scale * np.abs(values["reward"])}, INDEX).metrics["clipped_mass"]
+        share = bench.learn({**values, "reward": scale * np.abs(values["reward"])}, av.INDEX).metrics["clipped_mass"]
         assert (share > 0.2) == (scale > 0.0)
         warnings = [each.getMessage() for each in caplog.records if "beyond the support from -2 to 1" in each.message]
         assert len(warnings) == reports

@@ -31,39 +31,27 @@ RESUMES = {
 COUNT, WEIGHT, ALLOWED, ALPHA, ACTOR_RATE = 3, 2.0, 1.0, 0.3, 0.002
 LAGRANGE = {"lagrange": True, "lagrange_gap": ALLOWED, "conservative_weight": WEIGHT}
 GAMMA, CALIBRATED = 0.9, {"calibrated": True, "gamma": 0.5}
-built, bench = kit.benches(
-    "cql",
-    action=space_of(SIZE),
-    prepare=kit.disturb("targets"),
-    learn={
-        "learning_rate": RATE,
-        "tau": kit.TAU,
-        "n_actions": COUNT,
-        "alpha": ALPHA,
-        "actor_learning_rate": ACTOR_RATE,
-        "gamma": GAMMA,
-        **LAGRANGE,
-    },
-    kinds={"cql": {}, "cal_ql": {"learn": {"calibrated": True}}},
-)
+KINDS = {"cql": {}, "cal_ql": {"learn": {"calibrated": True}}}
+LEARN = {"n_actions": COUNT, "alpha": ALPHA, "actor_learning_rate": ACTOR_RATE, "gamma": GAMMA, **LAGRANGE}
+built, bench = kit.critic_benches("cql", "targets", kinds=KINDS, **LEARN)
 
 
-class Step(kit.CriticStep):
+class Step(kit.SoftStep):
     def __init__(self, bench, rows):
         super().__init__(bench, rows)
-        # The random numbers in the order of their draws.
-        self.following, self.own = self.rng.standard_normal((2, BATCH, SIZE), dtype=np.float32)
+        # The random numbers in the order of their draws. No gradient flows through the actions.
         self.others = self.rng.standard_normal((2, COUNT, BATCH, SIZE), dtype=np.float32)
         self.uniform = 2.0 * self.rng.random((COUNT, BATCH, SIZE), dtype=np.float32) - 1.0
+        self.before = bench.params
 
     def target(self, p):
         action, _ = squashed(p, "net", self.next_obs, self.following)
         return self.bootstrapped(self.smallest(p, self.targets, action, self.next_obs))
 
-    def gaps(self, p, of_policy):
-        """The mean gap of each critic; `of_policy`: the parameters that the actions are drawn with."""
-        here, log_here = squashed(of_policy, "net", self.obs, self.others[0])
-        there, log_there = squashed(of_policy, "net", self.next_obs, self.others[1])
+    def gaps(self, p):
+        """The mean gap of each critic."""
+        here, log_here = squashed(self.before, "net", self.obs, self.others[0])
+        there, log_there = squashed(self.before, "net", self.next_obs, self.others[1])
         actions = np.concatenate([self.uniform, here, there])
         log_density = np.concatenate([np.full((COUNT, BATCH), -SIZE * np.log(2.0)), log_here, log_there])
         made = []
@@ -75,33 +63,12 @@ class Step(kit.CriticStep):
             made.append((integral - value(p, name, self.action, self.obs)).mean())
         return made
 
-    def conservative_loss(self, p, target, of_policy):
-        return self.critic_loss(p, target) + WEIGHT * sum(self.gaps(p, of_policy))
-
-    def actor_loss(self, p):
-        action, log_prob = squashed(p, "net", self.obs, self.own)
-        return (ALPHA * log_prob - self.smallest(p, self.critics, action, self.obs)).mean()
+    def critic_loss(self, p, target):
+        return super().critic_loss(p, target) + WEIGHT * sum(self.gaps(p))
 
     def metrics(self, p, after):
-        log_prob = squashed(p, "net", self.obs, self.own)[1].mean()
-        return {
-            "critic_loss": self.conservative_loss(p, self.target(p), p),
-            "actor_loss": self.actor_loss(p),
-            "conservative_gap": np.mean(self.gaps(p, p)),
-            "conservative_weight": WEIGHT,
-            "q_value": self.q_value(p),
-            "entropy": -log_prob,
-            "alpha": ALPHA,
-            "alpha_loss": -np.log(ALPHA) * (log_prob - SIZE),
-        }
-
-    def losses(self, p, after):
-        target = self.target(p)
-        # None flows through the actions: the actor's is that of its own loss only.
-        return {
-            "critics": (lambda x: self.conservative_loss(x, target, p), p, "critics"),
-            "actor": (self.actor_loss, p, "net"),
-        }
+        gap = {"conservative_gap": np.mean(self.gaps(p)), "conservative_weight": WEIGHT}
+        return {**super().metrics(p, after), **gap}
 
 
 class TestCQL(kit.CriticTests):
@@ -132,7 +99,7 @@ class TestCQL(kit.CriticTests):
             sum(value(p, name, np.tile(corner, (count, 1)), rows["obs"]) for name in Step.critics) for corner in corners
         ]
         rows["action"] = corners[choose(of_corners, axis=0)]
-        gap = np.mean(Step(bench, rows).gaps(p, p))
+        gap = np.mean(Step(bench, rows).gaps(p))
         self.learn(bench, rows)
         (found,) = gradients(bench.policy, "weight")
         assert found == pytest.approx(-WEIGHT * (gap - ALLOWED), rel=1e-4)

@@ -1,32 +1,16 @@
 """DQN: two steps against float64 NumPy, the target's schedule, exploration."""
 
+import action_values as av
 import numpy as np
 import pytest
-from action_values import (
-    ALTERNATIVES,
-    AT,
-    BATCH,
-    DUELING,
-    INDEX,
-    LEARNS,
-    MASKED,
-    PRIORITIZED,
-    ActionValueTests,
-    np_features,
-    np_heads,
-    np_huber,
-    np_returns,
-    random_rows,
-    value_benches,
-)
 from fakes import VECTOR, discrete
 
 pytestmark = pytest.mark.eager
 
 CONTRACT = {
     "dqn": (VECTOR, discrete(3), {"policy.learn.target.freq": 4, "policy.model.dueling": True}),
-    "dqn, prioritized": (VECTOR, discrete(3), {**PRIORITIZED, "policy.learn.target.freq": 4}),
-    "dqn, masked": (MASKED, discrete(3), {}),
+    "dqn, prioritized": (VECTOR, discrete(3), {**av.PRIORITIZED, "policy.learn.target.freq": 4}),
+    "dqn, masked": (av.MASKED, discrete(3), {}),
 }
 RESUMES = {
     "DQN, n-step": ("CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5")),
@@ -41,42 +25,47 @@ RESUMES = {
         (*("env.info_keys=[action_mask]", "policy.other.replay=prioritized"), "policy.other.priority.beta_steps=50"),
     ),
 }
-__all__ = ["ALTERNATIVES", "LEARNS"]
+ALTERNATIVES = av.ALTERNATIVES
+LEARNS = av.LEARNS
 
 SOFT = {"double": False, "target.kind": "soft", "target.tau": 1e-12, "grad_norm": 0.0}
 KINDS = {
-    "double, periodic, prioritized": {**PRIORITIZED, "learn": {"target.freq": 4}, "policy.model.normalize_obs": True},
-    "plain, soft, dueling": {**DUELING, "learn": SOFT},
+    "double, periodic, prioritized": {
+        **av.PRIORITIZED,
+        "learn": {"target.freq": 4},
+        "policy.model.normalize_obs": True,
+    },
+    "plain, soft, dueling": {**av.DUELING, "learn": SOFT},
     "Munchausen": {"learn": {"munchausen": 0.9, "munchausen_temperature": 0.5, "target.freq": 4}},
 }
-built, bench, each = value_benches("dqn", KINDS)
+built, bench, each = av.value_benches("dqn", KINDS)
 
 
-class TestUpdate(ActionValueTests):
+class TestUpdate(av.ActionValueTests):
     algorithm = "dqn"
 
     def values(self, p, part, obs):
-        return np_heads(p, part, np_features(p, part, obs))
+        return av.np_heads(p, part, av.np_features(p, part, obs))
 
     def goal(self, bench, p, rows, draw):
         if weight := bench.settings.munchausen:
             tau, decay = bench.settings.munchausen_temperature, rows["discount"] * (1.0 - rows["terminated"])
             now, then = (self.policy_of(self.values(p, "target", rows[each]) / tau) for each in ("obs", "next_obs"))
             after = (np.exp(then) * (self.values(p, "target", rows["next_obs"]) - tau * then)).sum(axis=1)
-            bonus = tau * now[AT, rows["action"]]
+            bonus = tau * now[av.AT, rows["action"]]
             # Some are beyond the limit, and some are not.
             assert 0 < (bonus < -1.0).sum() < len(bonus)
             return rows["reward"] + weight * np.clip(bonus, -1.0, 0.0) + decay * after
         best = self.best(bench, p, rows["next_obs"])
-        return np_returns(rows, self.of_best(p, rows["next_obs"], best)[:, None])[:, 0]
+        return av.np_returns(rows, self.of_best(p, rows["next_obs"], best)[:, None])[:, 0]
 
     def policy_of(self, scores):
         """Log-probabilities, (B, A)."""
         return scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
 
     def step(self, bench, p, rows, goal, draw):
-        q = self.values(p, "net", rows["obs"])[AT, rows["action"]]
-        return np_huber(q - goal), q, np.abs(q - goal)
+        q = self.values(p, "net", rows["obs"])[av.AT, rows["action"]]
+        return av.np_huber(q - goal), q, np.abs(q - goal)
 
     def of_best(self, p, obs, best):
         return self.values(p, "target", obs)[np.arange(len(obs)), best]
@@ -104,10 +93,10 @@ def fresh(built):
 
 
 def test_a_periodic_target_stays_until_it_is_due(fresh):
-    start, before, rows = fresh.policy.state_dict(), weights(fresh.root.target.torso), random_rows(fresh)
+    start, before, rows = fresh.policy.state_dict(), weights(fresh.root.target.torso), av.random_rows(fresh)
     for done, changes, is_online in ((0, False, False), (1, False, False), (2, True, True), (3, True, False)):
         fresh.policy.load_state_dict({**start, "learn_steps": done})
-        fresh.learn(rows, INDEX)
+        fresh.learn(rows, av.INDEX)
         after = weights(fresh.root.target.torso)
         # Steps done + 1 and done + 2 of the run; the copy follows the fourth.
         assert equal(before, after) != changes
@@ -118,7 +107,7 @@ def test_a_soft_target_moves_a_little_in_every_call(built):
     bench = built("plain, soft, dueling")
     bench.settings.target.tau = 0.25
     before = weights(bench.root.target.torso)
-    bench.learn(random_rows(bench), INDEX)
+    bench.learn(av.random_rows(bench), av.INDEX)
     # Twice, towards a network that stays.
     for old, online, new in zip(before, weights(bench.root.net.torso), weights(bench.root.target.torso), strict=True):
         np.testing.assert_allclose(new, online + 0.75**2 * (old - online), rtol=1e-4, atol=1e-6)
@@ -133,10 +122,10 @@ def test_eps_is_the_share_of_random_actions(bench):
 
 
 def test_the_normalizer_learns_from_sampled_rows_only(bench):
-    values = random_rows(bench)
-    values["obs"][BATCH:] = 1e6
-    bench.learn(values, INDEX)
+    values = av.random_rows(bench)
+    values["obs"][av.BATCH :] = 1e6
+    bench.learn(values, av.INDEX)
     for cell in (bench.root.net, bench.root.target):
         moments = cell.encoder.encoders[0].normalizer.moments
-        assert moments.count == BATCH
-        np.testing.assert_allclose(moments.mean, values["obs"][:BATCH].mean(0), rtol=1e-5)
+        assert moments.count == av.BATCH
+        np.testing.assert_allclose(moments.mean, values["obs"][: av.BATCH].mean(0), rtol=1e-5)

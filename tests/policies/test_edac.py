@@ -11,14 +11,8 @@ CONTRACT = {"edac": (VECTOR, space_of(2, 2), SMALL)}
 RESUMES = {}
 
 ALPHA, CRITICS, WEIGHT = 0.2, 3, 0.7
-built, bench = kit.benches(
-    "edac",
-    action=space_of(kit.SIZE),
-    prepare=kit.disturb("targets"),
-    learn={"learning_rate": kit.RATE, "tau": kit.TAU, "alpha": ALPHA},
-    kinds={"edac": {"learn": {"diversity_weight": WEIGHT}}, "sac_n": {"learn": {"diversity_weight": 0.0}}},
-    **{"policy.model.n_critics": CRITICS},
-)
+KINDS = {"edac": {"learn": {"diversity_weight": WEIGHT}}, "sac_n": {"learn": {"diversity_weight": 0.0}}}
+built, bench = kit.critic_benches("edac", "targets", kinds=KINDS, model={"n_critics": CRITICS}, alpha=ALPHA)
 
 
 def slopes(p, name, action, obs):

@@ -1,18 +1,8 @@
 """QR-DQN: its loss by hand and against NumPy, one update against NumPy."""
 
+import action_values as av
 import numpy as np
 import pytest
-from action_values import (
-    ALTERNATIVES,
-    AT,
-    DUELING,
-    PRIORITIZED,
-    ActionValueTests,
-    np_atoms,
-    np_quantile_huber,
-    np_returns,
-    value_benches,
-)
 from fakes import VECTOR, discrete, needs_kernels
 from numeric import assert_gradient, t, value
 
@@ -22,10 +12,10 @@ from minding.policies.ops.distributional import QuantileLoss, midpoints, quantil
 pytestmark = pytest.mark.eager
 
 SMALL = {"policy.model.n_quantiles": 5}
-CONTRACT = {"qrdqn": (VECTOR, discrete(3), {**SMALL, **DUELING, "policy.learn.target.freq": 4})}
+CONTRACT = {"qrdqn": (VECTOR, discrete(3), {**SMALL, **av.DUELING, "policy.learn.target.freq": 4})}
 RESUMES = {}
 """IQN's has all that it keeps, and more draws."""
-__all__ = ["ALTERNATIVES"]
+ALTERNATIVES = av.ALTERNATIVES
 
 QUANTILES = 5
 
@@ -53,7 +43,7 @@ def test_the_quantile_huber_loss_equals_the_formula(huber, kappa, samples):
     target, levels = rng.normal(0.0, 2.0, (4, samples)).astype(np.float32), midpoints(QUANTILES)
     assert_gradient(
         lambda x: huber(x, to_device(levels), to_device(target), kappa).sum(),
-        lambda x: np_quantile_huber(x, levels, target, kappa).sum(),
+        lambda x: av.np_quantile_huber(x, levels, target, kappa).sum(),
         rng.normal(0.0, 2.0, (4, QUANTILES)),
     )
 
@@ -81,25 +71,24 @@ def test_no_gradient_flows_into_the_target(fused):
     assert value(loss)[1] > 0.0
 
 
-KINDS = {"double, prioritized": PRIORITIZED, "plain, dueling": {**DUELING, "learn": {"double": False, "kappa": 0.5}}}
-built, bench, each = value_benches("qrdqn", KINDS, learn={"grad_norm": 0.0}, **SMALL)
+built, bench, each = av.value_benches("qrdqn", av.KINDS, learn={"grad_norm": 0.0}, **SMALL)
 
 
-class TestUpdate(ActionValueTests):
+class TestUpdate(av.ActionValueTests):
     algorithm = "qrdqn"
     model = SMALL
 
     def values(self, p, part, obs):
-        return np_atoms(p, part, obs, QUANTILES).mean(axis=2)
+        return av.np_atoms(p, part, obs, QUANTILES).mean(axis=2)
 
     def of_best(self, p, obs, best):
-        return np_atoms(p, "target", obs, QUANTILES)[np.arange(len(obs)), best]
+        return av.np_atoms(p, "target", obs, QUANTILES)[np.arange(len(obs)), best]
 
     def goal(self, bench, p, rows, draw):
         best = self.best(bench, p, rows["next_obs"])
-        return np_returns(rows, self.of_best(p, rows["next_obs"], best))
+        return av.np_returns(rows, self.of_best(p, rows["next_obs"], best))
 
     def step(self, bench, p, rows, goal, draw):
-        chosen = np_atoms(p, "net", rows["obs"], QUANTILES)[AT, rows["action"]]
-        loss = np_quantile_huber(chosen, midpoints(QUANTILES), goal, bench.settings.kappa)
+        chosen = av.np_atoms(p, "net", rows["obs"], QUANTILES)[av.AT, rows["action"]]
+        loss = av.np_quantile_huber(chosen, midpoints(QUANTILES), goal, bench.settings.kappa)
         return loss, chosen.mean(axis=1), np.abs(goal.mean(axis=1) - chosen.mean(axis=1))

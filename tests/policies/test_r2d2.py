@@ -1,19 +1,8 @@
 """R2D2: one update on replayed sequences against NumPy, row by row, and the memory that it starts from."""
 
+import action_values as av
 import numpy as np
 import pytest
-from action_values import (
-    LEARNS,
-    MASKED,
-    STEPS,
-    best_actions,
-    check_gradients,
-    linear,
-    np_heads,
-    np_huber,
-    still_and_shifted,
-    value_benches,
-)
 from fakes import discrete
 from test_recurrent import gru_step, lstm_step
 
@@ -29,13 +18,13 @@ pytestmark = pytest.mark.eager
 SMALL = {"policy.model.memory_dim": 5, "policy.learn.length": 4, "policy.other.priority.stride": 1}
 CONTRACT = {
     "r2d2": (
-        MASKED,
+        av.MASKED,
         discrete(3),
         {**SMALL, "policy.learn.burn_in": 1, "policy.learn.target.freq": 4, "policy.model.dueling": True},
     )
 }
 LEARNS = {
-    **LEARNS,
+    **av.LEARNS,
     "policy.model.memory_dim": 8,
     "policy.learn.batch_size": 8,
     "policy.learn.length": 4,
@@ -69,7 +58,7 @@ KINDS = {
 
 def with_a_buffer(bench):
     """Its buffer has episodes of any length that end either way; the first rows are overwritten."""
-    still_and_shifted(bench)
+    av.still_and_shifted(bench)
     bench.buffer = sequence_buffer(bench.policy.config, bench.policy)
     rows = history(bench.buffer.fields)
     for part in np.array_split(np.arange(TIME * ENVS), 3):
@@ -77,7 +66,7 @@ def with_a_buffer(bench):
 
 
 ALWAYS = {**SMALL, "policy.other.buffer_size": 60}
-built, bench, _ = value_benches("r2d2", KINDS, with_a_buffer, learn={"grad_norm": 0.0}, **ALWAYS)
+built, bench, _ = av.value_benches("r2d2", KINDS, with_a_buffer, learn={"grad_norm": 0.0}, **ALWAYS)
 
 
 def history(fields):
@@ -119,8 +108,8 @@ class Sequences:
         return self.step(weights, obs, h)
 
     def values(self, p, part, h):
-        features = np.maximum(linear(p, f"{part}.torso.layers.0", h[..., : self.dim]), 0.0)
-        return np_heads(p, part, features)
+        features = np.maximum(av.linear(p, f"{part}.torso.layers.0", h[..., : self.dim]), 0.0)
+        return av.np_heads(p, part, features)
 
     def remembered(self, p, part):
         """Before the first learned row."""
@@ -146,7 +135,7 @@ class Sequences:
             h = self.unrolled(p, part, self.remembered(p, part))
             flat = self.after(p, part, next_obs.reshape(-1, 4), h.reshape(-1, h.shape[-1]))
             q[part] = self.values(p, part, flat)
-        best = best_actions(q["net" if self.learn.double else "target"], q["target"], self.learn.double)
+        best = av.best_actions(q["net" if self.learn.double else "target"], q["target"], self.learn.double)
         following = q["target"][np.arange(len(best)), best].reshape(count, BATCH)
         y = np.zeros((count, BATCH))
         for t, b in zip(*np.nonzero(self.learned)):
@@ -165,7 +154,7 @@ class Sequences:
         return np.take_along_axis(q, self.rows["action"][self.learn.burn_in :, :, None], 2)[..., 0]
 
     def loss(self, p, before, y):
-        losses = self.weight * np_huber(self.chosen(p, before) - y)
+        losses = self.weight * av.np_huber(self.chosen(p, before) - y)
         return losses[self.learned].sum() / self.learned.sum()
 
 
@@ -175,10 +164,10 @@ WEIGHTS = ("inputs.weight", "inputs.bias", "recurrent.weight", "recurrent.bias")
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 def test_the_update_has_the_loss_and_gradient_of_its_formula(built, kind):
     bench = built(kind)
-    policy, p, batch = bench.policy, bench.params, bench.buffer.sample(STEPS, BATCH)
+    policy, p, batch = bench.policy, bench.params, bench.buffer.sample(av.STEPS, BATCH)
     if batch.weight is not None:
         batch.weight[:] = np.linspace(0.1, 1.0, BATCH)
-    each = [Sequences(policy, batch, k) for k in range(STEPS)]
+    each = [Sequences(policy, batch, k) for k in range(av.STEPS)]
     burn_in, learned = policy.cfg.learn.burn_in, batch.learned[:, policy.cfg.learn.burn_in :]
     # Any burn-in and any length, and sequences that stop at a true end, at a time limit and in the middle.
     assert set(batch.filled[:, :burn_in].sum(axis=1).ravel()) == set(range(burn_in + 1))
@@ -198,7 +187,7 @@ def test_the_update_has_the_loss_and_gradient_of_its_formula(built, kind):
     else:
         assert output.priorities is None
     # Nothing flows back into the burn-in or the targets.
-    check_gradients(policy, lambda p, k: each[k].loss(p, before[k], y[k]), p)
+    av.check_gradients(policy, lambda p, k: each[k].loss(p, before[k], y[k]), p)
 
 
 def test_sequences_stop_at_every_kind_of_end(bench):

@@ -2,21 +2,9 @@
 
 import copy
 
+import action_values as av
 import numpy as np
 import pytest
-from action_values import (
-    ACTIONS,
-    AT,
-    LEARNS,
-    MASKED,
-    STEPS,
-    best_actions,
-    np_atoms,
-    np_huber,
-    np_project,
-    np_returns,
-    value_benches,
-)
 from fakes import VECTOR, discrete
 from test_c51 import SMALL, SUPPORT, CategoricalTests
 
@@ -26,10 +14,14 @@ pytestmark = pytest.mark.eager
 
 EXPECTED = {"policy.model.distributional": False}
 CONTRACT = {
-    "rainbow": (VECTOR, discrete(ACTIONS), {**SMALL, "policy.learn.target.freq": 4}),
-    "rainbow of expected values, masked": (MASKED, discrete(ACTIONS), {**EXPECTED, "policy.other.replay": "uniform"}),
+    "rainbow": (VECTOR, discrete(av.ACTIONS), {**SMALL, "policy.learn.target.freq": 4}),
+    "rainbow of expected values, masked": (
+        av.MASKED,
+        discrete(av.ACTIONS),
+        {**EXPECTED, "policy.other.replay": "uniform"},
+    ),
 }
-LEARNS = {**LEARNS, "policy.model.n_atoms": 21, "policy.learn.nstep": 1}
+LEARNS = {**av.LEARNS, "policy.model.n_atoms": 21, "policy.learn.nstep": 1}
 RESUMES = {"Rainbow": ("CartPole-v1", ("policy.model.n_atoms=7", "policy.learn.target.freq=5"))}
 ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.model.noisy=false")
 
@@ -39,7 +31,7 @@ KINDS = {
     "plain": {**SMALL, "policy.model.noisy": False, "policy.model.dueling": False, "policy.other.replay": "uniform"},
 }
 """With all parts; without the distribution and double; without dueling, priorities and noise."""
-built, bench, each = value_benches("rainbow", KINDS, learn={"grad_norm": 0.0})
+built, bench, each = av.value_benches("rainbow", KINDS, learn={"grad_norm": 0.0})
 
 
 class TestUpdate(CategoricalTests):
@@ -50,14 +42,14 @@ class TestUpdate(CategoricalTests):
         """The noise (1, S) of each step: of the online network, of the target and, if it is double, of the choice."""
         policy = bench.policy
         if not policy.net.noise_size:
-            return [(None, None, None)] * STEPS
+            return [(None, None, None)] * av.STEPS
         count = 3 if bench.settings.double else 2
-        noise = weight_noise((count, STEPS, 1, policy.net.noise_size), copy.deepcopy(policy.learn_rng))
-        return [[each[k] for each in noise] for k in range(STEPS)]
+        noise = weight_noise((count, av.STEPS, 1, policy.net.noise_size), copy.deepcopy(policy.learn_rng))
+        return [[each[k] for each in noise] for k in range(av.STEPS)]
 
     def values(self, p, part, obs, noise=None):
         # One number for each action, or a distribution.
-        atoms = np_atoms(p, part, obs, -1, noise)
+        atoms = av.np_atoms(p, part, obs, -1, noise)
         if atoms.shape[2] == 1:
             return atoms[:, :, 0]
         return super().values(p, part, obs, noise)
@@ -65,14 +57,14 @@ class TestUpdate(CategoricalTests):
     def goal(self, bench, p, rows, draw):
         next_obs, online = rows["next_obs"], bench.settings.double
         of_target = self.values(p, "target", next_obs, draw[1])
-        best = best_actions(self.values(p, "net", next_obs, draw[2]) if online else of_target, of_target, online)
+        best = av.best_actions(self.values(p, "net", next_obs, draw[2]) if online else of_target, of_target, online)
         if bench.kind == "expected":
-            return np_returns(rows, of_target[AT, best][:, None])[:, 0]
+            return av.np_returns(rows, of_target[av.AT, best][:, None])[:, 0]
         following = self.of_best(p, next_obs, best, draw[1])
-        return np_project(following, np_returns(rows, SUPPORT), SUPPORT)
+        return av.np_project(following, av.np_returns(rows, SUPPORT), SUPPORT)
 
     def step(self, bench, p, rows, goal, draw):
         if bench.kind == "expected":
-            q = self.values(p, "net", rows["obs"], draw[0])[AT, rows["action"]]
-            return np_huber(q - goal), q, np.abs(q - goal)
+            q = self.values(p, "net", rows["obs"], draw[0])[av.AT, rows["action"]]
+            return av.np_huber(q - goal), q, np.abs(q - goal)
         return super().step(bench, p, rows, goal, draw[0])

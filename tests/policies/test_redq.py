@@ -7,8 +7,6 @@ from fakes import VECTOR, space_of
 from float64_networks import moved, squashed, value
 from test_dropout import kept
 
-from minding.engine.process.runtime import ms, nn, ops
-
 pytestmark = pytest.mark.eager
 
 SMALL = {"policy.model.n_critics": 3, "policy.learn.policy_delay": 1}
@@ -18,14 +16,8 @@ RESUMES = {}
 MOVES = {"policy.learn.policy_delay": 1}
 
 ALPHA, CRITICS, SUBSET = 0.2, 4, 2
-built, bench = kit.benches(
-    "redq",
-    action=space_of(kit.SIZE),
-    prepare=kit.disturb("targets"),
-    learn={"learning_rate": kit.RATE, "tau": kit.TAU, "alpha": ALPHA, "target_subset": SUBSET, "policy_delay": 1},
-    kinds={"redq": {}, "droq": DROQ},
-    **{**kit.RAW, "policy.model.n_critics": CRITICS},
-)
+KINDS, LEARN = {"redq": {}, "droq": DROQ}, {"alpha": ALPHA, "target_subset": SUBSET, "policy_delay": 1}
+built, bench = kit.critic_benches("redq", "targets", kinds=KINDS, model={"n_critics": CRITICS}, **LEARN)
 
 
 class Step(kit.SoftStep):
@@ -83,31 +75,6 @@ class TestREDQ(kit.CriticTests):
             parts.append(moved(old, bench.params))
         critics = {"critics", "targets"}
         assert parts == [critics, critics, critics | {"net", "log_alpha"}, critics]
-
-
-class OneAfterTheOther(nn.Cell):
-    """The step of the critics and that of the actor, without the condition between them, which orders them, too."""
-
-    def __init__(self, loop):
-        super().__init__(auto_prefix=False)
-        self.loop, self.root = loop, loop.root
-
-    @ms.jit
-    def construct(self, *inputs):
-        batch = self.loop.batch(inputs, ())
-        batch["alpha"] = ops.exp(self.root.log_alpha)
-        batch["target"] = self.root.td_target(batch)
-        (_, critics), grads = self.root.critic_gradient(batch)
-        norm = self.root.optim({"critics": grads}, batch, (critics, grads))["critics"]
-        return self.root.move_actor(batch, norm)
-
-
-def test_a_delayed_actor_is_judged_by_critics_that_have_moved(bench):
-    rows, p = TestREDQ().rows(bench), bench.params
-    step = Step(bench, rows)
-    loop, inputs = kit.one_step(bench.policy, bench.batch(rows, np.arange(kit.BATCH)[None]))
-    loss, *_ = OneAfterTheOther(loop)(*inputs)
-    assert float(loss) == pytest.approx(step.actor_loss(step.judging(p, bench.params)), rel=1e-5)
 
 
 @pytest.mark.parametrize("subset", [1, CRITICS])

@@ -3,8 +3,11 @@
 import kit
 import numpy as np
 import pytest
+from action_values import np_quantile_huber
 from fakes import VECTOR, space_of
 from float64_networks import quantiles, squashed
+
+from minding.policies.ops.distributional import midpoints
 
 pytestmark = pytest.mark.eager
 
@@ -13,22 +16,8 @@ RESUMES = {}
 """SAC's has all that it keeps."""
 
 ALPHA, CRITICS, QUANTILES, DROPPED = 0.2, 3, 5, 2
-built, bench = kit.benches(
-    "tqc",
-    action=space_of(kit.SIZE),
-    prepare=kit.disturb("targets"),
-    learn={"learning_rate": kit.RATE, "tau": kit.TAU, "alpha": ALPHA, "dropped_quantiles": DROPPED},
-    **{**kit.RAW, "policy.model.n_critics": CRITICS, "policy.model.n_quantiles": QUANTILES},
-)
-
-
-def quantile_loss(found, target):
-    """The mean over rows, quantiles and targets, (B, M) and (B, K), pair by pair."""
-    levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
-    error = target[:, None, :] - found[:, :, None]
-    size = np.abs(error)
-    huber = np.where(size <= 1.0, 0.5 * error**2, size - 0.5)
-    return (np.abs(levels[None, :, None] - (error < 0)) * huber).mean()
+MODEL = {"n_critics": CRITICS, "n_quantiles": QUANTILES}
+built, bench = kit.critic_benches("tqc", "targets", model=MODEL, alpha=ALPHA, dropped_quantiles=DROPPED)
 
 
 class Step(kit.SoftStep):
@@ -43,7 +32,8 @@ class Step(kit.SoftStep):
         return self.rows["reward"][:, None] + rest * (lowest - ALPHA * log_prob[:, None])
 
     def critic_loss(self, p, target):
-        return sum(quantile_loss(quantiles(p, name, self.action, self.obs), target) for name in self.critics)
+        levels, found = midpoints(QUANTILES), [quantiles(p, name, self.action, self.obs) for name in self.critics]
+        return sum(np_quantile_huber(each, levels, target, 1.0).mean() / QUANTILES for each in found)
 
     def q_value(self, p):
         return quantiles(p, self.critics[0], self.action, self.obs).mean()
