@@ -101,6 +101,12 @@ def finite_differences(loss, p, part, step=1e-6):
     return [numeric_gradient(lambda x, name=name: loss({**p, name: x}), p[name], step) for name in names]
 
 
+def names_of(policy, group="net"):
+    """Names of the parameters of a group of the optimizer, in its order."""
+    names = {id(p): name for name, p in policy.params.items()}
+    return [names[id(p)] for p in policy.root.optim.groups[group].params]
+
+
 def gradients(policy, group):
     """Those of the first gradient step, of a group of the optimizer: Adam's first moment is a tenth of them."""
     optim = policy.root.optim

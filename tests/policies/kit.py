@@ -276,16 +276,20 @@ class SoftStep(CriticStep):
         action, log_prob = squashed(p, "net", self.next_obs, self.following)
         return self.bootstrapped(self.smallest(p, self.targets, action, self.next_obs) - self.alpha * log_prob)
 
+    def drawn(self, p):
+        """The actor's own actions, and their log-probabilities."""
+        return squashed(p, "net", self.obs, self.own)
+
     def worth(self, p, action):
         """What the actor takes for the value of actions, (B,)."""
         return self.smallest(p, self.critics, action, self.obs)
 
     def actor_loss(self, p):
-        action, log_prob = squashed(p, "net", self.obs, self.own)
+        action, log_prob = self.drawn(p)
         return (self.alpha * log_prob - self.worth(p, action)).mean()
 
     def metrics(self, p, after):
-        log_prob = squashed(p, "net", self.obs, self.own)[1].mean()
+        log_prob = self.drawn(p)[1].mean()
         # The target entropy is minus the number of actions.
         temperature = {"alpha": self.alpha, "alpha_loss": -np.log(self.alpha) * (log_prob - SIZE)}
         return {**super().metrics(p, after), "entropy": -log_prob, **temperature}

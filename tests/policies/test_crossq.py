@@ -55,17 +55,17 @@ def torso(p, name, x, learns=False, renorm=False, kept=None):
     return normalized(p, f"{name}.renorms.1", x, learns, renorm, kept)
 
 
-class Step(kit.CriticStep):
-    targets = ()
+class Step(kit.SoftStep):
+    critics_first = True
 
     def __init__(self, bench, rows):
         super().__init__(bench, rows)
-        self.following, self.own = self.rng.standard_normal((2, 1, kit.BATCH, kit.SIZE), dtype=np.float32)[:, 0]
         self.renorm = self.settings["renorm_after"] == 0
         # Corrections are constants of a gradient: those of the parameters for which they were first computed.
         self.kept = {}
 
-    def drawn(self, p, obs, noise, learns):
+    def drawn(self, p, obs=None, noise=None, learns=True):
+        obs, noise = (self.obs, self.own) if obs is None else (obs, noise)
         x = torso(p, "net.torso", obs, learns, self.renorm, self.kept)
         mean, log_std = (
             x @ p[f"net.head.{part}.weight"].T + p[f"net.head.{part}.bias"] for part in ("mean", "log_std")
@@ -97,22 +97,8 @@ class Step(kit.CriticStep):
     def q_value(self, p):
         return self.passes(p)[0][0].mean()
 
-    def actor_loss(self, p):
-        action, log_prob = self.drawn(p, self.obs, self.own, True)
-        q = np.min([self.value(p, name, action, self.obs, False) for name in self.critics], axis=0)
-        return (ALPHA * log_prob - q).mean()
-
-    def metrics(self, p, after):
-        judging = self.judging(p, after)
-        log_prob = self.drawn(judging, self.obs, self.own, True)[1].mean()
-        return {
-            "critic_loss": self.critic_loss(p, self.target(p)),
-            "actor_loss": self.actor_loss(judging),
-            "entropy": -log_prob,
-            "q_value": self.q_value(p),
-            "alpha": ALPHA,
-            "alpha_loss": -np.log(ALPHA) * (log_prob - kit.SIZE),
-        }
+    def worth(self, p, action):
+        return np.min([self.value(p, name, action, self.obs, False) for name in self.critics], axis=0)
 
 
 def gradient_of(bench, group):

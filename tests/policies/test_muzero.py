@@ -4,7 +4,7 @@ import kit
 import numpy as np
 import pytest
 from fakes import VECTOR, dict_of, discrete, mask_of
-from float64_networks import gradients
+from float64_networks import gradients, names_of
 from test_dreamer import mlp, np_log_softmax, symexp, symlog, two_hot
 
 from minding.configs.chains.sequence_replay import sequence_buffer
@@ -165,9 +165,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_formulas(bench):
     assert (oracle.rows["strayed"] * oracle.filled)[: UNROLL + 1].any()
     expected = {**oracle.parts(oracle.still), "loss": oracle.loss(oracle.still)}
     kit.check_metrics(bench.policy.learn_mode.forward(batch).metrics, expected, rel=2e-5, abs=1e-5)
-    of = {id(p): name for name, p in bench.policy.params.items()}
-    names = [of[id(p)] for p in bench.root.optim.groups["net"].params]
-    kit.check_slopes(oracle.loss, oracle.still, names, gradients(bench.policy, "net"))
+    kit.check_slopes(oracle.loss, oracle.still, names_of(bench.policy), gradients(bench.policy, "net"))
 
 
 def test_the_target_follows_the_network(bench):

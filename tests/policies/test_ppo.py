@@ -4,7 +4,7 @@ import kit
 import numpy as np
 import pytest
 from fakes import VECTOR, composite, dict_of, discrete, mask_of, multi_discrete, set_rate, space_of
-from float64_networks import categorical, normal, scores, state_value
+from float64_networks import categorical, gradients, names_of, normal, scores, state_value
 
 pytestmark = pytest.mark.eager
 
@@ -177,22 +177,19 @@ def test_encoder_actor_and_critic_are_clipped_apart():
         learn = {"grad_norm": grad_norm, "clip_parts": True}
         bench = kit.Bench(kit.make_policy("ppo", dict_of(a=VECTOR, b=VECTOR), space_of(2), learn), BATCH)
         metrics = bench.learn(bench.rows(), INDEX[:1]).metrics
-        known = {id(p): name for name, p in bench.policy.params.items()}
-        step = bench.root.optim.steps[0]
-        # Its gradient is a tenth of the first moment after one step.
-        moments.append({known[id(p)]: 10.0 * m.asnumpy() for p, m in zip(step.params, step.m)})
+        moments.append(dict(zip(names_of(bench.policy), gradients(bench.policy, "net"), strict=True)))
     raw, clipped = moments
     parts = {"encoder": ("encoder",), "actor": ("actor", "head"), "critic": ("critic", "value")}
     found: set[str] = set()
     for cells in parts.values():
         names = [name for name in raw if name.split(".")[1] in cells]
-        norm = np.sqrt(sum((raw[name].astype(np.float64) ** 2).sum() for name in names))
+        norm = np.sqrt(sum((raw[name] ** 2).sum() for name in names))
         assert norm > bound
         for name in names:
             np.testing.assert_allclose(clipped[name], raw[name] * bound / norm, rtol=1e-3, atol=1e-9, err_msg=name)
         found |= set(names)
     assert found == set(raw)
-    whole = np.sqrt(sum((slope.astype(np.float64) ** 2).sum() for slope in raw.values()))
+    whole = np.sqrt(sum((slope**2).sum() for slope in raw.values()))
     assert metrics["grad_norm"] == pytest.approx(whole, rel=1e-3)
 
 
@@ -243,8 +240,6 @@ def test_the_penalty_is_the_divergence_from_before_step_one(penalized, kind):
         bench = penalized(kind)
         rows, old = recorded_by(bench), bench.params
         metrics = bench.learn(rows, INDEX[:steps]).metrics
-        known = {id(p): name for name, p in bench.policy.params.items()}
-        names = [known[id(p)] for p in bench.root.optim.groups["net"].params]
         moments.append([m.asnumpy().astype(np.float64).copy() for m in bench.root.optim.steps[0].m])
         params.append(bench.params)
     losses = [penalized_loss(p, old, rows) for p in (old, params[0])]
@@ -253,7 +248,9 @@ def test_the_penalty_is_the_divergence_from_before_step_one(penalized, kind):
     assert metrics["kl_weight"] == KL_WEIGHT
     # The gradient of the second step, from the averages of gradients of Adam.
     found = [(second - 0.9 * first) / 0.1 for first, second in zip(*moments)]
-    kit.check_slopes(lambda p: penalized_loss(p, old, rows)[0], params[0], names, found, rel=2e-3, abs=1e-3)
+    kit.check_slopes(
+        lambda p: penalized_loss(p, old, rows)[0], params[0], names_of(bench.policy), found, rel=2e-3, abs=1e-3
+    )
 
 
 @pytest.mark.shared_graphs

@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+import recordings
 
 from minding.configs import compile_run
 from minding.engine import Config
@@ -50,15 +51,6 @@ class Readers(forge_proofs.Readers):
         self.task.use(self.saver)
 
 
-def recorded(env):
-    """Two episodes of two steps in CartPole."""
-    ends = np.array([False, True, False, True])
-    about = {"env": describe(env), "policy": {}, "seed": 0}
-    arrays = {"obs": {"": np.ones((4, 4), np.float32)}, "final_obs": {"": np.zeros((2, 4), np.float32)}}
-    columns = {"action": np.array([0, 1, 1, 0]), "reward": np.ones(4, np.float32), "end": np.array([1, 3])}
-    return Dataset(**arrays, **columns, terminated=ends, truncated=~ends & False, about=about)
-
-
 @pytest.fixture
 def forged(tmp_path):
     """Readers of a copy of a run folder, and the original."""
@@ -73,7 +65,8 @@ def forged(tmp_path):
         info = {"identity": identity(cfg), "guarantee": "exact", **dict.fromkeys(("env_step", "train_iter"), step)}
         state = {"policy": readers.policy.state_dict(), "task": counters, "config": cfg}
         save_checkpoint(run.checkpoints / f"iter_{step}", state, {**info, "total_step": step})
-    save_dataset(run.path / "data", recorded(cfg.env))
+    episode = recordings.log(2, [0, 1], obs=np.ones((3, 4)))
+    save_dataset(run.path / "data", Dataset.of_episodes([episode, episode], describe(cfg.env)))
     original = run.path.rename(tmp_path / "original")
     return readers, original
 

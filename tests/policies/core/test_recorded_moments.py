@@ -4,10 +4,10 @@ import copy
 
 import numpy as np
 import pytest
+import recordings
 from fakes import dict_of, discrete, space_of, tiny_config
 
 from minding.engine.buffers import DatasetTables
-from minding.engine.data.dataset import Dataset
 from minding.policies import get_policy_class
 
 pytestmark = pytest.mark.eager
@@ -22,26 +22,13 @@ def policy_of(algorithm="bc", **settings):
 
 
 def recorded(seed=0):
-    rng = np.random.default_rng(seed)
-    obs = {
-        # Far from zero, so centred: squares of float32 would lose all digits.
-        "a": (1e4 + rng.standard_normal((STEPS, 3))).astype(np.float32),
-        "b": rng.integers(0, 256, (STEPS, 2), dtype=np.uint8),
-    }
-    ends = np.array([STEPS - 21, STEPS - 1])
-    action = {"kind": "discrete", "shape": [], "start": 0, "n": 2, "dtype": "int64"}
-    return Dataset(
-        obs=obs,
-        action=rng.integers(0, 2, STEPS),
-        reward=np.zeros(STEPS, np.float32),
-        terminated=np.isin(np.arange(STEPS), ends),
-        truncated=np.zeros(STEPS, bool),
-        end=ends,
-        # No step was acted on here.
-        final_obs={path: values[:2] * 0 for path, values in obs.items()},
-        about={"env": {"env_action": action}},
-        digest="a",
-    )
+    rng, made = np.random.default_rng(seed), []
+    for steps in (STEPS - 20, 20):
+        # Far from zero, so centred: squares of float32 would lose all digits. No step was acted on at the end.
+        obs = {"a": 1e4 + rng.standard_normal((steps + 1, 3)), "b": rng.integers(0, 256, (steps + 1, 2), np.uint8)}
+        obs["a"][-1] = 0.0
+        made.append(recordings.log(steps, rng.integers(0, 2, steps), obs=obs))
+    return recordings.dataset(made, OBSERVATION, recordings.choices(2))
 
 
 def moments(policy):

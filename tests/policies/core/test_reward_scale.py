@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 import of_algorithms
 import pytest
+import recordings
 from fakes import VECTOR, Batches, rows_of, space_of, tiny_config
 
 from minding import training
@@ -13,7 +14,7 @@ from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.buffers import DatasetTables
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
-from minding.engine.data.dataset import Dataset, load_dataset
+from minding.engine.data.dataset import load_dataset
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
 from minding.policies import get_policy_class
@@ -22,7 +23,6 @@ pytestmark = pytest.mark.eager
 
 STEPS, WHOLE = 12, 800
 """Steps of the data that are made here, and steps in which episodes of Pendulum end."""
-ENDS = np.array([3, 6, 11])
 RETURNS = [4.0, 6.5]
 """Of the two episodes that ended; the third one, of -50, was cut."""
 
@@ -35,21 +35,15 @@ def policy_of(kind, **settings):
 
 
 def recorded():
-    rng = np.random.default_rng(0)
-    reward = np.array([1, 0, 1, 2, 0.5, 7, -1, -10, -10, -10, -10, -10], np.float32)
-    box = {"kind": "box", "shape": [2], "low": -1.0, "high": 1.0, "dtype": "float32", "rescaled": False}
-    obs = rng.standard_normal((STEPS + 3, 4)).astype(np.float32)
-    return Dataset(
-        obs={"": obs[:STEPS]},
-        action=rng.uniform(-1, 1, (STEPS, 2)).astype(np.float32),
-        reward=reward,
-        terminated=np.arange(STEPS) == 3,
-        truncated=np.arange(STEPS) == 6,
-        end=ENDS,
-        final_obs={"": obs[STEPS:]},
-        about={"env": {"env_action": box}},
-        digest="a",
-    )
+    rng, rewards = np.random.default_rng(0), ([1, 0, 1, 2], [0.5, 7, -1], [-10] * 5)
+    made = [
+        recordings.log(
+            len(reward), rng.uniform(-1, 1, (len(reward), 2)), obs=rng.standard_normal((len(reward) + 1, 4)),
+            reward=reward, terminated=k == 0, truncated=k == 1,
+        )
+        for k, reward in enumerate(rewards)
+    ]  # fmt: skip
+    return recordings.dataset(made, VECTOR, {**space_of(2), "rescaled": False})
 
 
 def critic_loss(policy, data, rewards):

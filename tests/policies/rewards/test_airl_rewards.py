@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import recordings
 from fakes import discrete
+from float64_networks import params
 
-from minding.engine.data.dataset import Dataset
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ChainError
 from minding.policies.rewards.airl import AIRL
@@ -43,21 +44,6 @@ def steps(rng, log_pi, count):
     return states, actions
 
 
-def dataset(cfg, states, actions):
-    count, none = len(actions), np.zeros(len(actions), bool)
-    return Dataset(
-        obs={"": states[:-1]},
-        action=actions,
-        reward=np.zeros(count, np.float32),
-        terminated=none,
-        truncated=none,
-        end=np.array([count - 1]),
-        final_obs={"": states[-1:]},
-        about={"env": {"env_action": cfg.env.spec["env_action"]}},
-        digest="expert",
-    )
-
-
 def rollout(states, actions, log_prob, terminated=None):
     none, ends = np.zeros((len(actions), 1), bool), np.zeros((0, 2), np.int64)
     end = none if terminated is None else terminated
@@ -71,7 +57,9 @@ def make(tiny_config):
     def made(log_pi, **settings):
         cfg = tiny_config("airl", discrete(STATES), discrete(ACTIONS), **{**SETTINGS, **settings})
         expert, _ = soft_policy(np.tile(TRUE[:, None], ACTIONS))
-        data = dataset(cfg, *steps(np.random.default_rng(1), expert, 4 * ROWS))
+        states, actions = steps(np.random.default_rng(1), expert, 4 * ROWS)
+        episode = recordings.log(len(actions), actions, obs=states, terminated=False)
+        data = recordings.dataset([episode], discrete(STATES), recordings.choices(ACTIONS))
         return AIRL(cfg, data, lambda obs, action: log_pi[obs, action].astype(np.float32))
 
     return made
@@ -82,10 +70,6 @@ def table(p, part, rows):
     name = {"g": "", "h": "shaping_"}[part]
     hidden = np.tanh(rows @ p[f"net.{name}body.layers.0.weight"].T + p[f"net.{name}body.layers.0.bias"])
     return hidden @ p[f"net.{name}head.weight"][0] + p[f"net.{name}head.bias"][0]
-
-
-def params(airl):
-    return {name: value.asnumpy().astype(np.float64) for name, value in airl.params.items()}
 
 
 @pytest.mark.parametrize("state_only", [True, False])

@@ -1,15 +1,17 @@
 """GAIL: its discriminator, loss and rewards against NumPy in float64, what it learns, and what it saves."""
 
 import copy
-from types import SimpleNamespace
+import dataclasses
+import functools
 
 import numpy as np
 import pytest
+import recordings
 from fakes import dict_of, discrete, space_of
+from float64_networks import gradients, names_of, params
 from numeric import numeric_gradient
 
 from minding.engine.data import obs_trees
-from minding.engine.data.dataset import Dataset
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import CheckpointError
 from minding.policies.rewards.gail import GAIL
@@ -24,32 +26,20 @@ SETTINGS = {
 SPACE = dict_of(a=space_of(3), b=discrete(2))
 
 
-def dataset(cfg, seed=1, mean=2.0):
+@functools.cache
+def dataset(seed=1):
     """What an expert did: its observations lie elsewhere than those of `rollout`."""
     rng = np.random.default_rng(seed)
-    end = np.array([EXPERT - 1])
-    space = cfg.env.spec["env_action"]
-    action = rng.uniform(-1, 1, (EXPERT, 2)) if space["kind"] == "box" else np.full(EXPERT, 1)
-    obs = {"a": rng.normal(mean, [0.5, 1.0, 2.0], (EXPERT, 3)).astype(np.float32), "b": rng.integers(0, 2, EXPERT)}
-    zeros = np.zeros(EXPERT, bool)
-    return Dataset(
-        obs=obs,
-        action=action.astype(np.float32 if space["kind"] == "box" else np.int64),
-        reward=np.zeros(EXPERT, np.float32),
-        terminated=zeros,
-        truncated=zeros,
-        end=end,
-        final_obs={path: values[-1:] for path, values in obs.items()},
-        about={"env": {"env_action": space}},
-        digest=f"expert {seed}",
-    )
+    obs = {"a": rng.normal(2.0, [0.5, 1.0, 2.0], (EXPERT + 1, 3)), "b": rng.integers(0, 2, EXPERT + 1)}
+    episode = recordings.log(EXPERT, np.ones(EXPERT, int), obs=obs, terminated=False)
+    data = recordings.dataset([episode], SPACE, recordings.choices(3))
+    return dataclasses.replace(data, digest=f"expert {seed}")
 
 
 @pytest.fixture(scope="module")
 def make(tiny_config):
-    def made(action=None, seed=1, **settings):
-        cfg = tiny_config("gail", SPACE, action or discrete(3), **{**SETTINGS, **settings})
-        return GAIL(cfg, dataset(cfg, seed))
+    def made(seed=1, **settings):
+        return GAIL(tiny_config("gail", SPACE, discrete(3), **{**SETTINGS, **settings}), dataset(seed))
 
     return made
 
@@ -79,18 +69,8 @@ def rollout(valid=None, value=0.0, seed=0):
 
 
 def whitened(gail, a):
-    expert = gail_expert()["a"].astype(np.float64)
+    expert = dataset().obs["a"].astype(np.float64)
     return np.clip((a - expert.mean(axis=0)) / expert.std(axis=0), -5.0, 5.0)
-
-
-def gail_expert():
-    return dataset(gail_config()).obs
-
-
-def gail_config():
-    """What `dataset` needs of the configuration of discrete actions."""
-    space = {"kind": "discrete", "n": 3, "shape": [], "start": 0, "dtype": "int64"}
-    return SimpleNamespace(env=SimpleNamespace(spec={"env_action": space}))
 
 
 def features(gail, a, b, action, p=None):
@@ -105,10 +85,6 @@ def features(gail, a, b, action, p=None):
 def judged(p, x):
     hidden = np.tanh(x @ p["net.body.layers.0.weight"].T + p["net.body.layers.0.bias"])
     return hidden @ p["net.head.weight"][0] + p["net.head.bias"][0]
-
-
-def params(gail):
-    return {name: value.asnumpy().astype(np.float64) for name, value in gail.params.items()}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +119,7 @@ def test_the_loss_and_its_gradients_are_those_of_the_formula(make, penalty, monk
     monkeypatch.setattr(gail, "_update", lambda *args: (told.append(args), update(*args))[1])
     p = params(gail)
     metrics = gail.estimate(given).metrics
-    (batch, inputs), data = told[0], dataset(gail_config())
+    (batch, inputs), data = told[0], dataset()
     share = inputs.steps["share"][0].astype(np.float64) if penalty else np.zeros(16)
     parts = [
         np.concatenate([data.obs["a"], given.obs["a"].reshape(-1, 3)]),
@@ -155,11 +131,7 @@ def test_the_loss_and_its_gradients_are_those_of_the_formula(make, penalty, monk
     assert metrics["gail_loss"] == pytest.approx(loss_of(p, expert, agent, share, penalty), rel=1e-5)
     assert metrics["gail_expert"] == (judged(p, expert) > 0).mean()
     assert metrics["gail_agent"] == (judged(p, agent) < 0).mean()
-    named = {id(parameter): name for name, parameter in gail.params.items()}
-    names = [named[id(parameter)] for parameter in gail.root.net.trainable_params()]
-    # Adam's first moment is a tenth of the gradient of the first step.
-    grads = [moment.asnumpy().astype(np.float64) / 0.1 for moment in gail.root.optim.steps[0].m]
-    found = dict(zip(names, grads, strict=True))
+    found = dict(zip(names_of(gail), gradients(gail, "net"), strict=True))
     for name in ("net.body.layers.0.weight", "net.head.weight", "net.body.layers.0.bias"):
         wanted = numeric_gradient(
             lambda value, name=name: loss_of({**p, name: value}, expert, agent, share, penalty), p[name], 1e-5

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 from fakes import composite, dict_of, discrete, multi_discrete, space_of
+from float64_networks import gradients, names_of, params
 from numeric import numeric_gradient
 
 from minding.engine.data import obs_trees
@@ -87,7 +88,7 @@ def total(p, given, kind):
 @pytest.mark.parametrize("kind", ACTIONS)
 def test_rewards_loss_and_gradients_are_those_of_the_formula(make, kind):
     icm, given = make(ACTIONS[kind]), rollout(ACTIONS[kind])
-    p = {name: value.asnumpy().astype(np.float64) for name, value in icm.params.items()}
+    p = params(icm)
     found = icm.estimate(given)
     errors, ahead, inverse = judged(p, given, kind)
     sums = [np.zeros(ENVS)]
@@ -96,12 +97,8 @@ def test_rewards_loss_and_gradients_are_those_of_the_formula(make, kind):
     np.testing.assert_allclose(found.reward.reshape(-1), errors / np.std(sums), rtol=2e-4)
     assert found.metrics["icm_loss"] == pytest.approx(0.7 * inverse + 0.3 * ahead, rel=1e-5)
     assert (found.metrics["icm_forward"], found.metrics["icm_inverse"]) == pytest.approx((ahead, inverse), rel=1e-5)
-    named = {id(parameter): name for name, parameter in icm.params.items()}
-    names = [named[id(parameter)] for parameter in icm.root.optim.groups["net"].params]
-    assert not any(name.endswith("log_std") for name in names)
-    # Adam's first moment is a tenth of the gradient of the first step.
-    moments = [moment.asnumpy().astype(np.float64) / 0.1 for moment in icm.root.optim.steps[0].m]
-    slopes = dict(zip(names, moments, strict=True))
+    slopes = dict(zip(names_of(icm), gradients(icm, "net"), strict=True))
+    assert not any(name.endswith("log_std") for name in slopes)
     for name in ("features.head.bias", "features.encoder.projections.0.bias", "ahead.1.bias", "head.linear.bias"):
         wanted = numeric_gradient(lambda value, name=name: total({**p, name: value}, given, kind), p[name], 1e-5)
         np.testing.assert_allclose(slopes[name], wanted, rtol=1e-3, atol=2e-5, err_msg=name)

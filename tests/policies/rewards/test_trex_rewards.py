@@ -1,12 +1,14 @@
 """T-REX: pairs, loss and rewards against NumPy in float64, what it learns from ranks, and what it saves."""
 
 import copy
+import functools
 
 import numpy as np
 import pytest
+import recordings
 from fakes import discrete, space_of
+from float64_networks import params
 
-from minding.engine.data.dataset import Dataset
 from minding.engine.data.rollout import Rollout
 from minding.policies.rewards.trex import TREX
 
@@ -22,35 +24,23 @@ SETTINGS = {
 }
 
 
-def dataset(returns=RETURNS, digest="ranked"):
+@functools.cache
+def dataset():
     """Episodes whose first number in observations is higher the better they are; the other ones are noise."""
-    rng, count = np.random.default_rng(0), LENGTHS.sum()
-    quality = np.repeat(returns, LENGTHS)
-    obs = rng.normal(0.0, 1.0, (count, 3)).astype(np.float32)
-    obs[:, 0] += quality
-    end, reward = LENGTHS.cumsum() - 1, np.zeros(count, np.float32)
-    reward[end] = returns
-    terminated = np.zeros(count, bool)
-    terminated[end] = True
-    space = {"kind": "discrete", "n": 3, "shape": [], "start": 0, "dtype": "int64"}
-    return Dataset(
-        obs={"": obs},
-        action=rng.integers(0, 3, count),
-        reward=reward,
-        terminated=terminated,
-        truncated=np.zeros(count, bool),
-        end=end,
-        final_obs={"": obs[end]},
-        about={"env": {"env_action": space}},
-        digest=digest,
-    )
+    rng, made = np.random.default_rng(0), []
+    for steps, total in zip(LENGTHS, RETURNS):
+        obs, reward = rng.normal(0.0, 1.0, (steps + 1, 3)), np.zeros(steps)
+        obs[:, 0] += total
+        reward[-1] = total
+        made.append(recordings.log(steps, rng.integers(0, 3, steps), obs=obs, reward=reward))
+    return recordings.dataset(made, space_of(3), recordings.choices(3))
 
 
 @pytest.fixture(scope="module")
 def make(tiny_config):
-    def made(data=None, **settings):
+    def made(**settings):
         cfg = tiny_config("trex", space_of(3), discrete(3), **{**SETTINGS, **settings})
-        return TREX(cfg, data or dataset())
+        return TREX(cfg, dataset())
 
     return made
 
@@ -69,10 +59,6 @@ def judged(p, obs):
     x = np.clip((obs - data.mean(axis=0)) / data.std(axis=0), -5.0, 5.0)
     hidden = np.tanh(x @ p["net.body.layers.0.weight"].T + p["net.body.layers.0.bias"])
     return hidden @ p["net.head.weight"][0] + p["net.head.bias"][0]
-
-
-def params(model):
-    return {name: value.asnumpy().astype(np.float64) for name, value in model.params.items()}
 
 
 def test_pairs_are_uniform_and_of_equal_length(make):
