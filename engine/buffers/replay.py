@@ -137,7 +137,7 @@ class ReplayBuffer(RingBuffer):
             raise ConfigError(
                 "buffer of sequences: no whole episode is stored yet: collect more, or raise the capacity"
             )
-        return sequences_from(self.ring, *self._windows.draw(shape, self.rng), sequences.length, sequences.burn_in)
+        return sequences_from(self.ring, *self._windows.draw(shape, self.rng), sequences.burn_in)
 
     def update(self, batch: IndexedBatch, priorities: Array) -> None:
         """Sets the priorities of sampled rows or sequences; for one that occurs twice the last one counts. What was

@@ -120,10 +120,11 @@ class UniformWindows:
         order = self._order
         return len(order.episodes()) > 0 if self._sequences.whole else order.added > order.oldest
 
-    def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[Array, Array]:
-        """The first rows of windows, and their maximum numbers of rows."""
+    def draw(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[Array, Array, int]:
+        """The first rows of windows, their maximum numbers of rows, and the number of places for them."""
         if self._sequences.whole:
-            return self._draw_episodes(shape, rng), np.full(shape, self._sequences.length)
+            first, length = self._draw_episodes(shape, rng)
+            return first, np.full(shape, length), length
         order, early = self._order, 0 if self._sequences.from_each_row else self._sequences.length - 1
         size = order.added - order.oldest
         drawn = rng.integers(0, size + len(order.heads) * early, size=shape)
@@ -132,18 +133,21 @@ class UniformWindows:
         clipped = drawn >= size
         head, count[clipped] = np.divmod(drawn[clipped] - size, max(early, 1))
         first[clipped], count[clipped] = order.heads[head], count[clipped] + 1
-        return first, count
+        return first, count, self._sequences.length
 
-    def _draw_episodes(self, shape: tuple[int, int], rng: np.random.Generator) -> Array:
-        episodes = self._order.episodes()
+    def _draw_episodes(self, shape: tuple[int, int], rng: np.random.Generator) -> tuple[Array, int]:
+        """The first rows of episodes, and their length: all, a half or a quarter of the longest possible one, so that
+        short episodes are learned from in a fraction of the time, and a graph is compiled three times at most."""
+        episodes, length = self._order.episodes(), self._sequences.length
         first: Array = episodes[rng.integers(0, len(episodes), size=shape)]
-        last, _ = self._order.ahead(first, np.full(shape, self._sequences.length - 1))
+        last, left = self._order.ahead(first, np.full(shape, length - 1))
         if not self._order.ended(last).all():
             raise ConfigError(
-                f"buffer of sequences: an episode has more than length={self._sequences.length} rows: raise it to the "
-                "time limit of the environment"
+                f"buffer of sequences: an episode has more than length={length} rows: raise it to the time limit of "
+                "the environment"
             )
-        return first
+        longest = length - int(left.min())
+        return first, min(places for places in (length, -(-length // 2), -(-length // 4)) if places >= longest)
 
 
 class PrioritizedWindows:

@@ -250,8 +250,9 @@ class Update:
     """All gradient steps of an iteration in one compiled call.
 
     The tables are parameters of the compiled graph, so a graph is compiled for one buffer; another buffer causes a
-    recompilation, which is reported. Each set of input names has its own graph, and calls of a single step have
-    separate graphs. After a batch with weights of rows (`IndexedBatch.valid`), all others have weights, too.
+    recompilation, which is reported. Each set of input names and each length of sequences has its own graph (more
+    than `MAX_LENGTHS` are reported), and calls of a single step have separate graphs. After a batch with weights of
+    rows (`IndexedBatch.valid`), all others have weights, too.
     """
 
     def __init__(self, root: GradientStep, name: str, fields: Sequence[str]) -> None:
@@ -281,7 +282,7 @@ class Update:
         if count == 1:
             values = [x[0] for x in values]
         values += [np.asarray(x, np.float32) if isinstance(x, float) else x for x in inputs.constants.values()]
-        variant = (count > 1, *inputs.steps, *inputs.constants)
+        variant = (count > 1, batch.index.shape[1:-1], *inputs.steps, *inputs.constants)
         if batch.tables is not self._tables or variant not in self._compiled:
             self._add(variant, batch, inputs)
         tensors = [self._on_device(variant, place, x) for place, x in enumerate(values)]
@@ -328,11 +329,21 @@ class Update:
                 )
             self._tables = batch.tables
             self._compiled = {}
+        lengths = {variant[1], *(length for _, length, *_ in self._compiled)}
+        if len(lengths) > MAX_LENGTHS:
+            warnings.warn(
+                f"{self._name} learns from sequences of another length than before and is recompiled; keep to "
+                f"{MAX_LENGTHS} lengths",
+                RecompileWarning,
+                stacklevel=5,
+            )
         names = (tuple(inputs.steps), tuple(inputs.constants))
         loop = GradientLoop(self._root, self._fields, batch, *names, len(batch.index) > 1)
         self._compiled[variant] = Compiled(loop, self._name)
 
 
+MAX_LENGTHS = 3
+"""Lengths of sequences in one run: whole, half and quarter episodes (`UniformWindows`)."""
 _SMALL = 1 << 12
 """Bytes up to which an input is written into the Tensor of the call before."""
 MAX_SKIPS_IN_A_ROW = 100

@@ -186,7 +186,7 @@ def test_learning_compiles_once_and_reports_other_shapes(policy, batch):
             policy.learn_mode.forward(batch)
         assert policy._update.signatures == 1
         # Two rows fewer: agents that learn one after another divide them.
-        fewer = batch.index[:, : -1 if batch.index.ndim == 3 else -2]
+        fewer = batch.index[..., : -1 if batch.index.ndim == 3 else -2]
         smaller = IndexedBatch(batch.layout, batch.tables, fewer.copy())
         with pytest.raises(RecompileWarning, match="keep batch sizes constant"):
             policy.learn_mode.forward(smaller)

@@ -160,6 +160,9 @@ def test_whole_episodes_are_stored_from_their_first_row(history):
     batch = made.sample(4, 16)
     sampled = {tuple(row[filled]) for row, filled, _ in sequences(batch)}
     assert sampled <= {tuple(rows) for rows in whole}
+    # The longest of them sets the length: a half and a quarter of the longest possible one are the others.
+    longest = max(map(len, sampled))
+    assert batch.index.shape[1] == (3 if longest <= 3 else 6 if longest <= 6 else 12)
     assert np.array_equal(batch.learned, batch.filled)
     if len(whole) <= 4:
         assert len(sampled) == len(whole)

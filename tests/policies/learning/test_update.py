@@ -2,6 +2,7 @@
 
 import dataclasses
 import types
+import warnings
 
 import kit
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from fakes import VECTOR, Batches, action_of, rows_of, set_rate
 from of_algorithms import constant
 
-from minding.engine.data.batch import Field
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.process.compiled import RecompileWarning
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import ALGORITHMS, get_policy_class, kernels
 from minding.policies.learning.optim import Group, Optimizer
@@ -83,20 +85,40 @@ class Errors(GradientStep):
         return {"weight": ops.depend(weight, moved), PRIORITY: ops.depend(distance, moved)}
 
 
-@pytest.mark.parametrize("steps", [1, 3])
-def test_each_drawn_row_gets_the_priority_of_its_step(steps):
+@pytest.fixture
+def drawn():
+    """Batches of the numbers 1, 2, 4, 8 by their indices."""
     policy = types.SimpleNamespace(
         learn_mode=types.SimpleNamespace(fields={"number": Field()}), spec={"action": {"kind": "box"}}
     )
     batches = Batches(policy, 4)
-    index = np.array([[0, 1], [1, 1], [3, 0]])[:steps]
-    batch = batches({"number": np.array([1.0, 2.0, 4.0, 8.0], np.float32)}, index)
+    return lambda index: batches({"number": np.array([1.0, 2.0, 4.0, 8.0], np.float32)}, index)
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_each_drawn_row_gets_the_priority_of_its_step(steps, drawn):
+    batch = drawn(np.array([[0, 1], [1, 1], [3, 0]])[:steps])
     scale = np.array([1.0, 10.0, 100.0], np.float32)[:steps]
     output = Update(Errors(), "test", ["number"])(batch, Inputs({"scale": scale}))
     # The weight is 0, then 1 + 2 = 3, then 3 + 2 + 2 = 7.
     expected = [[1.0, 2.0], [10.0, 10.0], [100.0, 600.0]][:steps]
     assert output.priorities.tolist() == expected
     assert (output.steps, output.metrics["weight"]) == (steps, pytest.approx(np.mean([0.0, 3.0, 7.0][:steps])))
+
+
+def test_sequences_of_a_fourth_length_are_reported(drawn):
+    update, inputs = Update(Errors(), "test", ["number"]), Inputs({}, constants={"scale": np.float32(1.0)})
+    first = drawn(np.zeros((1, 4, 2), np.int32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weights = []
+        for length in (4, 2, 1, 4):
+            batch = IndexedBatch(first.layout, first.tables, first.index[:, :length].copy())
+            weights.append(update(batch, inputs).metrics["weight"])
+        assert weights == [0.0, 8.0, 12.0, 14.0]
+        assert update.signatures == 3
+        with pytest.raises(RecompileWarning, match="keep to 3 lengths"):
+            update(IndexedBatch(first.layout, first.tables, first.index[:, :3].copy()), inputs)
 
 
 class Descend(nn.Cell):
