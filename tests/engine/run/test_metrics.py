@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-from minding.engine.errors import ConfigError
 from minding.engine.files import Folder
 from minding.engine.run import metrics
 from minding.engine.run.metrics import CsvWriter, read_metrics, read_table
@@ -157,32 +156,3 @@ def test_rows_that_are_lost_at_the_end_are_counted(tmp_path, caplog):
     writer.write({"env_step": 2})
     writer.close()
     assert "could not write the last 2 rows" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (None, "no such file"),
-        (b"", "no column env_step"),
-        (b"\xff\xd8\xff\n1\n", "no column names"),
-        (b"env_step,env_step\n1,2\n", "no column names"),
-        (b'env_step,"loss\n1,2\n', "no column names"),
-        (b"step,loss\n1,2\n", "no column env_step"),
-        (bytes(4096), "no column names"),
-        (",".join(["env_step", *map(str, range(10_000))]).encode() + b"\n", "no column names"),
-        ("sparse", "at most 268,435,456 are read"),
-        ("fifo", "not a regular file"),
-    ],
-)
-def test_what_is_no_table_of_metrics_is_one_clear_error(content, reason, tmp_path):
-    path = tmp_path / "metrics.csv"
-    if content == "fifo":
-        os.mkfifo(path)
-    elif content == "sparse":
-        path.touch()
-        os.truncate(path, 10**12)
-    elif content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ConfigError, match=reason) as caught:
-        read_metrics(path)
-    assert "metrics.csv" in str(caught.value)

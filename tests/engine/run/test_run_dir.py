@@ -104,39 +104,6 @@ def test_the_summary_holds_numbers_and_null_if_not_finite(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "summary.json is empty: the figures of this run are left out, as if it had not ended"),
-        (" \n", "summary.json is empty"),
-        ("{", "is not the summary of a run: "),
-        ("[1]", "it is a list"),
-        ("[" * 100_000, "is not the summary of a run: "),
-        ('{"eval_return": "high"}', "eval_return='high': expected a number"),
-        ('{"eval_return": {}}', "eval_return={}: expected a number"),
-        ('{"eval_return": true}', "eval_return=True: expected a number"),
-        ('{"wall_time": [1]}', "wall_time=[1]: expected a number"),
-        ('{"env_step": "2048"}', "env_step='2048': expected an integer of 0 or more"),
-        ('{"train_iter": 1.5}', "train_iter=1.5: expected an integer of 0 or more"),
-        ('{"n_eval_episodes": -1}', "n_eval_episodes=-1: expected an integer of 0 or more"),
-        ('{"env_step": 1' + "0" * 400 + "}", "expected an integer of 0 or more"),
-        ('{"eval_return": 1' + "0" * 400 + "}", "expected a number"),
-        ('{"unit": "parsecs"}', "unit='parsecs': expected one of env_step, train_iter"),
-        ('{"unit": 3}', "unit=3: expected one of env_step, train_iter"),
-        ('{"stop_reason": 3}', "stop_reason=3: expected a string"),
-        ('{"n_eval_episodes": 3, "eval_return": 1.0}', "n_eval_episodes=3 without eval_std"),
-    ],
-)
-def test_a_damaged_summary_is_left_out_with_a_warning(text, reason, tmp_path, caplog):
-    run_dir = RunDir.create(config(tmp_path))
-    assert run_dir.figures() == {}
-    assert caplog.text == ""
-    run_dir.summary.write_text(text)
-    assert run_dir.figures() == {}
-    assert str(run_dir.summary) in caplog.text
-    assert reason in caplog.text
-
-
 def test_a_folder_of_another_user_says_how_to_share_it(tmp_path):
     run_dir = RunDir.create(config(tmp_path))
     run_dir.path.chmod(0)
