@@ -111,27 +111,6 @@ def test_what_is_unambiguous_is_taken_by_either_name(world, form, name):
         assert found[1::2] == [[], [2], [3], [2, 4], [], [2, 3]]
 
 
-@pytest.mark.parametrize(
-    ("form", "text"),
-    [
-        (lambda rows: None, "is missing"),
-        (lambda rows: 7.0, "is 7.0"),
-        (lambda rows: np.zeros((5, 2)), "has 5 entries"),
-        (lambda rows: {"at": np.zeros((5, 2)), "pair": {"n": np.zeros(N)}}, "has 3 and 5 entries"),
-        (lambda rows: {"at": 1.0}, "has 0 entries"),
-        (lambda rows: [None] * N, "holds None for environment 0"),
-        (lambda rows: {1: rows[0]}, "holds None for environment 0"),
-    ],
-)
-def test_unusable_answers_are_told_with_the_expected_form(form, text):
-    manager = vector(Named, form)
-    manager.reset()
-    manager.step(np.zeros(N, np.int64))
-    expected = "episodes of environments 0 ended in this step; with AutoresetMode.SAME_STEP it has to hold the last obs"
-    with pytest.raises(EnvError, match=rf"Vector \(3 environments\): info\['final_obs'\] {text}.*{expected}"):
-        manager.step(np.zeros(N, np.int64))
-
-
 @pytest.mark.parametrize("on_error", ["raise", "restart"])
 def test_missing_final_observations_end_the_run(on_error):
     manager = vector(Nested, None, name=None)

@@ -5,7 +5,6 @@ import pytest
 
 from minding.engine.data import obs_trees
 from minding.engine.data.agent_axis import own_view
-from minding.engine.errors import ConfigError
 from minding.envs import describe_env, make_env_manager
 
 TEAM = ("a", "b", "c")
@@ -170,23 +169,3 @@ def test_environments_of_pettingzoo_are_ids_by_family_and_name():
     # Paper covers rock.
     assert manager.step(np.array([[0, 1]])).reward.tolist() == [[-1, 1]]
     manager.close()
-
-
-@pytest.mark.filterwarnings("ignore:The old environment creation API")
-@pytest.mark.parametrize(
-    ("env_id", "words"),
-    [
-        ("pettingzoo/classic/rps_v3", "unknown environment; did you mean 'pettingzoo/classic/rps_v2'"),
-        ("pettingzoo/chess/rps_v2", "pettingzoo has no 'chess'"),
-        ("pettingzoo/rps_v2", "unknown environment"),
-        ("classic/leduc_holdm_v4", "unknown environment; did you mean 'classic/leduc_holdem_v4'"),
-        ("classic/rps_v3", "unknown environment; did you mean 'classic/rps_v2'"),
-        ("sisl/multiwalker_v8", "unknown environment; did you mean 'sisl/multiwalker_v9'"),
-        ("pettingzoo.sisl.multiwalker_v9", "unknown environment; did you mean 'sisl/multiwalker_v9'"),
-        ("mpe2/simple_spread_v2", "did you mean 'mpe2/simple_spread_v3'"),
-        ("mpe2.simple_tag_v3", "unknown environment; did you mean 'mpe2/simple_tag_v3'"),
-    ],
-)
-def test_ids_that_lead_to_nothing_that_can_be_used_are_refused(env_id, words):
-    with pytest.raises(ConfigError, match=words):
-        describe_env({"env_id": env_id})

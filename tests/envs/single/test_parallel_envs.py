@@ -7,7 +7,6 @@ import pytest
 from agent_worlds import Squad
 
 from minding.engine.data import obs_trees
-from minding.engine.errors import EnvError
 from minding.engine.types import EpisodeEnd
 from minding.envs import describe_env, make_env_manager
 
@@ -215,30 +214,6 @@ def test_normalized_rewards_share_one_scale(squad):
     # Returns so far: 0 before the first step, 1, 11, 21 of each, then 0.99 times these plus 2, 12, 22.
     returns = np.array([0, 0, 0, 1, 11, 21, 2.99, 22.89, 42.79] * 2)
     assert reward[0] == pytest.approx(np.array([2, 12, 22]) / returns.std(), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("odd", "words"),
-    [
-        ("shape", r"step 2 .*observation of 'b': expected shape \(4,\), got \(2,\)"),
-        ("missing", "step 2 .*the observation of agent 'c' is missing"),
-        ("nan", "step 2 .*reward is .*nan"),
-        ("raise", "step 2 .*radio lost"),
-        ("no reward", "step 2 .*the reward of agent 'b' is missing"),
-        ("no termination", "step 2 .*the termination of agent 'b' is missing"),
-        ("no truncation", "step 2 .*the truncation of agent 'b' is missing"),
-        ("seen", "step 2 .*agent 'z' is unknown.*possible_agents"),
-        ("paid", "step 2 .*agent 'z' is unknown.*possible_agents"),
-        ("listed", "step 2 .*agent 'z' is unknown.*possible_agents"),
-    ],
-)
-def test_faults_name_environment_step_and_agent(squad, odd, words):
-    # In the last step of an episode, each agent is owed the same.
-    for length in (6, 2) if odd.startswith("no ") else (6,):
-        manager = squad(1, odd=odd, length=length)
-        manager.step(actions(1))
-        with pytest.raises(EnvError, match=words):
-            manager.step(actions(1))
 
 
 def test_nothing_is_owed_to_one_that_was_gone_before(squad):

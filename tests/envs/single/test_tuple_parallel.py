@@ -1,13 +1,11 @@
 """Gymnasium environments of several agents, with Tuples of spaces and a list of rewards."""
 
-import sys
-
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
-from minding.engine.errors import ConfigError, EnvError, MissingExtraError, SpaceError
+from minding.engine.errors import ConfigError
 from minding.envs import describe_env, make_env_manager
 
 OTHERS = {None: Box(0, 9, (2,)), "discrete": Discrete(2), "dict": Dict(x=Box(0, 1))}
@@ -72,37 +70,6 @@ def test_a_limit_of_steps_truncates():
     assert step.truncated.all()
     assert not step.terminated.any()
     assert step.next_obs.alive.all()
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "error", "what"),
-    [
-        ({"other": "discrete"}, SpaceError, "spaces that cannot be combined, 'agent_0' Box.*'agent_1' Discrete"),
-        ({"other": "dict"}, SpaceError, "cannot be combined"),
-        ({"n_agents": 3}, ConfigError, "observation_space has 2 spaces: expected one for each of its 3 agents"),
-        ({"rewards": 1}, EnvError, r"rewards are \[0.0\]; expected 2, one per agent"),
-        ({"n_agents": None}, EnvError, r"reward is \[0.0, 0.0\]; .* several agents says how many in `n_agents`"),
-    ],
-)
-def test_entries_that_are_not_one_per_agent_are_errors(kwargs, error, what):
-    with pytest.raises(error, match=what):
-        make_env_manager({"env_id": OF_CLASS, "env_kwargs": kwargs}, 1, 0).step(np.zeros((1, 2), np.int64))
-
-
-@pytest.mark.parametrize(
-    ("env_id", "package", "extra"),
-    [
-        ("lbforaging:Foraging-8x8-2p-2f-coop-v3", "lbforaging", "lbf"),
-        ("Foraging-8x8-2p-2f-coop-v3", "lbforaging", "lbf"),
-        ("rware:rware-tiny-2ag-v2", "rware", "rware"),
-    ],
-)
-def test_a_missing_package_names_its_extra(monkeypatch, env_id, package, extra):
-    monkeypatch.setitem(sys.modules, package, None)
-    for known in [each for each in gymnasium.registry if each.startswith(("Foraging", "rware"))]:
-        monkeypatch.delitem(gymnasium.registry, known)
-    with pytest.raises(MissingExtraError, match=rf"{package}.*pip install -e '.\[{extra}\]'"):
-        describe_env({"env_id": env_id})
 
 
 def test_level_based_foraging_runs_by_its_id():

@@ -6,8 +6,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 from pettingzoo import AECEnv
 
 import minding
-from minding.engine.errors import ConfigError
-from minding.envs import describe_env, make_env_manager
+from minding.envs import make_env_manager
 from minding.envs.single.turns import turns_of
 
 
@@ -145,19 +144,6 @@ def test_against_random_play_the_policy_has_one_seat():
     assert len(scores) > 200
     assert np.mean(scores) > 0.85
     assert manager.resume_guarantee == "exact"
-
-
-@pytest.mark.parametrize(
-    ("env_id", "kwargs", "what"),
-    [
-        (SELF, {"continuous": True}, "the actions of 'player_0' are Box.*expected Discrete"),
-        (AGAINST, {"oponent": "self"}, "env.env_kwargs.oponent: test_turns:against takes no such argument"),
-        (AGAINST, {"opponent": "uct:10"}, "opponent='uct:10': expected one of 'random', 'self'"),
-    ],
-)
-def test_what_cannot_take_turns_is_an_error(env_id, kwargs, what):
-    with pytest.raises(ConfigError, match=what):
-        describe_env({"env_id": env_id, "env_kwargs": kwargs})
 
 
 @pytest.mark.slow
