@@ -203,20 +203,6 @@ def test_shards_divide_the_games():
         shard.load_state_dict(games.state_dict())
 
 
-class Broken(Prefers):
-    def predict(self, obs):
-        return {**super().predict(obs), "value": np.full(3, np.nan)}
-
-
-class Endless(TicTacToe):
-    def play(self, state, action):
-        following, _, _ = super().play(state, action)
-        return following, np.zeros(len(action), bool), np.zeros(len(action), np.int8)
-
-    def legal(self, state):
-        return np.ones((len(state[0]), 9), bool)
-
-
 def test_symmetric_games_follow_each_game_and_reach_the_buffer():
     game = TicTacToe()
     collector = collector_of(game)

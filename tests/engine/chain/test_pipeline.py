@@ -180,21 +180,6 @@ def test_a_signal_ends_a_wait_and_the_run(started):
     assert (started.stop_reason, started.ctx.total_step) == ("SIGTERM", 0)
 
 
-def number(ctx):
-    return 5
-
-
-def false(ctx):
-    return False
-
-
-async def coroutine(ctx): ...
-
-
-def factory(cfg):
-    return lambda ctx: None
-
-
 @pytest.mark.parametrize("profile", [False, True])
 def test_a_second_yield_is_an_error_that_names_the_middleware(profile):
     def twice(ctx):

@@ -126,20 +126,7 @@ def test_a_role_moves_a_plain_function_into_the_lane():
     assert [ctx.env_episode for ctx in record.contexts] == [2, 4, 6, 8, 10]
 
 
-@declare(writes=("collect_kwargs",))
-def declared_explorer():
-    return lambda ctx: setattr(ctx, "collect_kwargs", {"eps": 0.5})
-
-
 # What would be lost
-
-
-@declare(role="collect", writes=("collect_kwargs",))
-def sloppy():
-    def write(ctx):
-        ctx.note = "lost"
-
-    return write
 
 
 SEEN = []

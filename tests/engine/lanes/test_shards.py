@@ -198,17 +198,3 @@ def test_ends_and_events_of_a_shard_reach_the_main_process(cfg):
 
 def declared(fn):
     return declare(role="collect", reads=("trajectories", "env_step"), writes=())(lambda: fn)()
-
-
-class NotShared:
-    """Environments whose factory takes no notice of shards."""
-
-    def __init__(self, env):
-        self.__dict__["env"] = env
-
-    def __getattr__(self, name):
-        return getattr(self.__dict__["env"], name)
-
-    def factory(self):
-        make = self.env.factory()
-        return lambda lane: make(LaneContext(lane.index, lane.weights))

@@ -35,31 +35,6 @@ def test_what_are_no_flags_is_refused(flags):
         as_flags(flags, "terminated", 2)
 
 
-def put(place, value):
-    """Changes one of observation, reward, terminated, truncated, info."""
-    return lambda answer: (*answer[:place], value, *answer[place + 1 :])
-
-
-def fail(error):
-    def change(answer):
-        raise error
-
-    return change
-
-
-class Says(Squad):
-    """Changes what a step tells of 'b'."""
-
-    def __init__(self, place, value):
-        super().__init__(length=6)
-        self.place_in_step, self.value = place, value
-
-    def step(self, actions):
-        answer = super().step(actions)
-        answer[self.place_in_step]["b"] = self.value
-        return answer
-
-
 @pytest.mark.parametrize(("place", "what"), [*enumerate(["observation", "reward", "termination", "truncation"])])
 def test_a_team_without_a_dict_is_told_what_is_expected(place, what):
     class Lists(Squad):

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from worlds import Counter
 
 from minding.engine.errors import EnvError
-from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
+from minding.envs import VectorEnvManager, check_env, make_env_manager
 from minding.envs.guards.values import ValueCheck
 from minding.envs.spaces.layout import ObsLayout
 
@@ -150,13 +150,6 @@ def test_numbers_beyond_float32_are_told_once(space):
         return  # A vector environment of Gymnasium's own narrows these, with a warning that is not ours.
     with pytest.raises(EnvError, match=r"is \[inf\] \(float32 ends at 3.4e38\)"):
         VectorEnvManager(gymnasium.vector.SyncVectorEnv([Huge])).step(ZEROS[:1])
-
-
-def play(env_fn):
-    describe_env({}, env_fn=env_fn)
-    manager = make_env_manager({}, 1, 0, env_fn=env_fn)
-    for _ in range(2):
-        manager.step(ZEROS[:1])
 
 
 def test_a_mask_may_be_empty_only_where_an_episode_has_ended():
