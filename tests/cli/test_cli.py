@@ -447,24 +447,9 @@ def test_the_details_of_an_algorithm_have_each_of_its_settings(name, printed):
         assert told.startswith(f"{option.doc}; {option.expected}")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("1e4", None),
-        ("20_000", None),
-        ("1.5", "'1.5' is not a whole number, such as 10000 or 1e4"),
-        ("many", "'many' is not a whole number"),
-        ("1e400", "'1e400' is not a whole number"),
-        ("nan", "'nan' is not a whole number"),
-        ("0", "0 is not in the range"),
-    ],
-)
-def test_a_number_of_steps_may_be_written_with_an_exponent(text, message, refused):
-    if message is None:
-        assert COUNT.convert(text, None, None) == int(float(text))
-        return
-    for command in (["check-env", "CartPole-v1"], ["data", "record", "--random", "--env", "CartPole-v1"]):
-        assert message in refused(*command, "--steps", text)
+@pytest.mark.parametrize(("text", "steps"), [("1e4", 10_000), ("20_000", 20_000)])
+def test_a_number_of_steps_may_be_written_with_an_exponent(text, steps):
+    assert COUNT.convert(text, None, None) == steps
 
 
 def test_check_env_finds_cartpole_fit(printed):

@@ -1,7 +1,6 @@
 """The logger of online chains."""
 
 import contextlib
-import copy
 import csv
 import math
 import time
@@ -205,23 +204,3 @@ def test_a_win_rate_and_the_returns_of_agents_are_written(names, tmp_path, capsy
     shown = capsys.readouterr().out
     assert f"eval 1.0  battle_won 0.75  {'return.a 3.00  ' * (len(names) == 1)}length 5.00" in shown
     assert (rows(tmp_path)[0]["eval/battle_won"], rows(tmp_path)[0]["eval/return.a"]) == ("0.75", "3.0")
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
-        *((key, "x", "a number") for key in ("clock", "row_clock", "seconds", "rows")),
-        *(("train", value, "a section") for value in (3, "x", [])),
-        ("episodes", {}, "a list"),
-    ],
-)
-def test_a_saved_value_of_another_kind_is_damage(tmp_path, key, value, expected):
-    task = Task()
-    task.start(False, OnlineRLContext())
-    task.use(logger_in(tmp_path))
-    state = copy.deepcopy(task.state_dict())
-    task.load_state_dict(state)
-    ((name, saved),) = state["middleware"].items()
-    saved[key] = value
-    with pytest.raises(ValueError, match=f"{name}.{key} is .*, expected {expected}"):
-        task.load_state_dict(state)

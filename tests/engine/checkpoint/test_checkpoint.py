@@ -97,17 +97,6 @@ def test_one_flipped_bit_anywhere_is_an_error(saved, kind):
             load_checkpoint(saved)
 
 
-UNSAVED = [
-    ({"a": {"b": object()}}, "state/a/b: a object"),
-    ({"a": np.array(["x"])}, "state/a: a <U1"),
-    ({"a": np.array([None])}, "state/a: a object array"),
-    ({"a": np.zeros(1, np.longdouble)}, "state/a: a float128"),
-    ({"a": {1: 2}}, "the key 1"),
-    ({"$blocks": 1}, "the key '$blocks'"),
-    ({"a/b": np.zeros(1), "a": {"b": np.ones(1)}}, "'/a/b'"),
-]
-
-
 NOT_PICKLED = """
 import sys, pickle, _pickle
 def refuse(*a, **k): raise SystemExit('unpickled')

@@ -93,12 +93,8 @@ def test_running_games_resume_exactly(env_id, played):
 # BitFlip
 
 
-@pytest.fixture
-def flips():
-    return gymnasium.make("minding/BitFlip-v0", bits=5)
-
-
-def test_an_action_flips_its_bit_and_the_goal_ends_the_episode(flips):
+def test_an_action_flips_its_bit_and_the_goal_ends_the_episode():
+    flips = gymnasium.make("minding/BitFlip-v0", bits=5)
     for seed in range(20):
         obs, _ = flips.reset(seed=seed)
         wrong = np.flatnonzero(obs["observation"] != obs["desired_goal"])
@@ -115,12 +111,8 @@ def test_an_action_flips_its_bit_and_the_goal_ends_the_episode(flips):
 # PointReach
 
 
-@pytest.fixture
-def point():
-    return gymnasium.make("minding/PointReach-v0")
-
-
-def test_a_force_moves_the_point_as_the_formula_says(point):
+def test_a_force_moves_the_point_as_the_formula_says():
+    point = gymnasium.make("minding/PointReach-v0")
     obs, _ = point.reset(seed=0)
     place, velocity = obs["achieved_goal"].astype(float), np.zeros(2)
     rng = np.random.default_rng(0)
@@ -134,7 +126,8 @@ def test_a_force_moves_the_point_as_the_formula_says(point):
         np.testing.assert_allclose(obs["observation"], [*place, *velocity / 0.1], atol=1e-5)
 
 
-def test_a_wall_stops_the_point_in_its_direction_only(point):
+def test_a_wall_stops_the_point_in_its_direction_only():
+    point = gymnasium.make("minding/PointReach-v0")
     point.reset(seed=0)
     for _ in range(40):
         obs, *_ = point.step(np.float32([1.0, 0.1]))
@@ -143,7 +136,8 @@ def test_a_wall_stops_the_point_in_its_direction_only(point):
     np.testing.assert_allclose(obs["observation"][3], 0.1, atol=1e-5)
 
 
-def test_start_and_goal_are_apart(point):
+def test_start_and_goal_are_apart():
+    point = gymnasium.make("minding/PointReach-v0")
     for seed in range(200):
         obs, _ = point.reset(seed=seed)
         assert not point.unwrapped.compute_terminated(obs["achieved_goal"], obs["desired_goal"], {})
@@ -152,16 +146,12 @@ def test_start_and_goal_are_apart(point):
 # PixelCatch
 
 
-@pytest.fixture
-def catch():
-    return gymnasium.make("minding/PixelCatch-v0")
-
-
 def column(image, value):
     return int(np.argwhere(image[0] == value)[:, 1].min()) // 3
 
 
-def test_images_are_channel_first_bytes_with_ball_and_paddle(catch):
+def test_images_are_channel_first_bytes_with_ball_and_paddle():
+    catch = gymnasium.make("minding/PixelCatch-v0")
     obs, _ = catch.reset(seed=0)
     assert obs.shape == (1, 21, 21)
     assert obs.dtype == np.uint8
@@ -170,7 +160,8 @@ def test_images_are_channel_first_bytes_with_ball_and_paddle(catch):
     assert column(obs, 128) == 3
 
 
-def test_the_paddle_stops_at_the_walls(catch):
+def test_the_paddle_stops_at_the_walls():
+    catch = gymnasium.make("minding/PixelCatch-v0")
     catch.reset(seed=0)
     images = [catch.step(0)[0] for _ in range(5)]
     assert column(images[-1], 128) == 0
@@ -220,11 +211,6 @@ DELAY, SYMBOLS, ANSWERS = 4, 4, 32
 STEPS = DELAY + ANSWERS
 
 
-@pytest.fixture
-def symbols():
-    return gymnasium.make("minding/RepeatPrevious-v0")
-
-
 def repeat(symbols, policy, seed):
     """Return and length of an episode; `policy` takes the symbols so far."""
     seen, total, over = [int(symbols.reset(seed=seed)[0].argmax())], 0.0, False
@@ -236,7 +222,8 @@ def repeat(symbols, policy, seed):
     return total, len(seen) - 1
 
 
-def test_who_names_the_symbol_of_four_steps_before_earns_1(symbols):
+def test_who_names_the_symbol_of_four_steps_before_earns_1():
+    symbols = gymnasium.make("minding/RepeatPrevious-v0")
     for seed in range(5):
         total, steps = repeat(symbols, lambda seen: seen[max(0, len(seen) - 1 - DELAY)], seed)
         assert (total, steps) == (pytest.approx(1.0), STEPS)
@@ -249,11 +236,6 @@ def test_who_names_the_symbol_of_four_steps_before_earns_1(symbols):
 
 
 LENGTH = 10
-
-
-@pytest.fixture
-def maze():
-    return gymnasium.make("minding/TMaze-v0")
 
 
 def walk(maze, policy, seed):
@@ -273,7 +255,8 @@ def remembering(seen):
     return EAST if seen[-1] != CELLS["junction"] else NORTH if seen[0] == CELLS["north"] else SOUTH
 
 
-def test_the_first_cell_alone_shows_the_goal(maze):
+def test_the_first_cell_alone_shows_the_goal():
+    maze = gymnasium.make("minding/TMaze-v0")
     sides = set()
     for seed in range(20):
         obs, _ = maze.reset(seed=seed)
@@ -284,7 +267,9 @@ def test_the_first_cell_alone_shows_the_goal(maze):
     assert sides == {CELLS["north"], CELLS["south"]}
 
 
-def test_the_other_side_earns_nothing_and_walls_cost(maze):
+def test_the_other_side_earns_nothing_and_walls_cost():
+    maze = gymnasium.make("minding/TMaze-v0")
+
     def turned(seen):
         return {NORTH: SOUTH, SOUTH: NORTH}.get(remembering(seen), EAST)
 
