@@ -3,10 +3,9 @@
 import types
 
 import numpy as np
-import pytest
 from test_self_play import Prefers, config
 
-from minding.engine import ConfigError, OnlineRLContext
+from minding.engine import OnlineRLContext
 from minding.engine.search import opponents
 from minding.engine.search.opponents import Solution
 from minding.envs.games.boards.connect_four import ConnectFour
@@ -120,14 +119,3 @@ def test_a_signal_aborts_an_evaluation_which_then_does_not_count():
     middleware(ctx)
     assert (ctx.eval_value, ctx.last_eval_iter) == (None, -1)
     assert middleware.resume_guarantee == "mid-iteration"
-
-
-def test_without_opponents_or_running_openings_it_says_so():
-    cfg = settings()
-    assert arena_evaluator(cfg, Perfect(), GAME, []).requirements() == [
-        "it has no opponents: give it some, such as [random(), uct(100)]"
-    ]
-    with pytest.raises(ConfigError, match=r"policy\.eval\.opening_plies=9: no game of TicTacToe runs after that many"):
-        arena_evaluator(settings(opening_plies=9), Perfect(), GAME, [opponents.random()])
-    with pytest.raises(ConfigError, match=r"opening_plies=12: ConnectFour has more than 100,000 openings of 6 plies"):
-        arena_evaluator(settings(ConnectFour(), opening_plies=12), Perfect(), ConnectFour(), [opponents.random()])

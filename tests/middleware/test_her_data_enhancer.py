@@ -312,11 +312,3 @@ def test_goals_in_a_dict_are_replaced_as_those_in_an_array(config_of):
     for goal in ("obs.desired_goal", "next_obs.desired_goal", "next_obs.achieved_goal"):
         joined = np.concatenate([found[f"{goal}.first"], found[f"{goal}.rest.both"]], axis=1)
         np.testing.assert_array_equal(joined, rows[goal])
-
-
-def test_what_would_give_rewards_of_two_kinds_is_refused(config_of):
-    cfg = config_of(env={"normalize_reward": True}, **{"policy.learn.nstep": 3})
-    nstep, scale, rules = her_data_enhancer(cfg, Pushed(), object()).requirements()
-    assert nstep == "policy.learn.nstep=3 sums rewards of one goal: use 1"
-    assert scale.startswith("env.normalize_reward=true divides collected rewards by a running scale, and those of othe")
-    assert rules.startswith("the object has no compute_reward: pass a single environment with Gymnasium's goals, ")

@@ -176,12 +176,3 @@ def test_time_limits_and_borders_bootstrap_with_a_critic(config_of, seed, steps,
     assert np.array_equal(valid, ~np.isnan(expected))
     np.testing.assert_allclose(data["return"][valid], expected[valid], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(data["advantage"], data["return"] - data["value"], atol=1e-5)
-
-
-def test_several_agents_need_a_critic(config_of):
-    cfg = config_of()
-    assert montecarlo_return_estimator(cfg, NO_CRITIC).requirements() == []
-    cfg.env.spec["agents"] = {"names": ["a", "b"]}
-    assert montecarlo_return_estimator(cfg, CRITIC).requirements() == []
-    (problem,) = montecarlo_return_estimator(cfg, NO_CRITIC).requirements()
-    assert problem == "the policy records no state value, without which it serves one agent: use an actor-critic policy"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fakes import ReadingLearner
 
-from minding.engine import OnlineRLContext, ShapeError, Task
+from minding.engine import OnlineRLContext, Task
 from minding.engine.data.batch import Field
 from minding.middleware import multistep_trainer, trainer
 from minding.middleware.trainer import RolloutStore
@@ -193,16 +193,6 @@ def test_a_policy_with_memory_gets_sequences_in_order_of_time(sequence_trainer):
     passes = [orders[i : i + 4] for i in (0, 4, 8)]
     assert all(sorted(one) == [0, 1, 2, 3] for one in passes)
     assert passes[0] != passes[1] != passes[2]
-
-
-def test_indivisible_environments_are_refused(sequence_trainer):
-    middleware, learner = sequence_trainer(minibatches=3)
-    (problem,) = middleware.requirements()
-    assert problem.startswith("policy.learn.n_minibatch=3 does not divide the environments (env.collector_env_num=4)")
-    with pytest.raises(ShapeError, match=r"n_minibatch=3 does not divide the environments \(ctx.train_data holds 4\)"):
-        middleware(context(train_data=sequence_data(2, 4)))
-    assert learner.steps == []
-    assert sequence_trainer(minibatches=2)[0].requirements() == []
 
 
 def test_with_memory_there_is_no_minibatch_without_environments(sequence_trainer):

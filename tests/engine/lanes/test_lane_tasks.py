@@ -1,7 +1,6 @@
 """What members of a lane may do besides writing the fields that they declare, and what is refused."""
 
 import os
-import re
 
 import pytest
 from lane_toys import ToyCollector, ToyContext, ToyEnv, ToyEvaluator, ToyLearner, ToyPolicy, run, toy_explorer
@@ -82,25 +81,6 @@ def test_an_evaluator_ends_the_run_with_its_result():
     assert task.stop_reason == "finish"
     assert log == [(6, ("evaluator",), {})]
     assert [row["total_step"] for row in record.rows][-1] == 6
-
-
-CALLS = {
-    "on: called in the collect lane": lambda: global_task.on("x", print),
-    "once: called in the collect lane": lambda: global_task.once("x", print),
-    "at_boundary: called in the collect lane": lambda: global_task.at_boundary(print),
-    "wait_for: called in the collect lane": lambda: global_task.wait_for("x"),
-    "emit('x'): its arguments cannot be sent": lambda: global_task.emit("x", (i for i in ())),
-}
-
-
-@pytest.mark.parametrize("why", CALLS)
-def test_calls_that_need_the_main_process_are_refused(why):
-    @declare(role="collect")
-    def asking():
-        return lambda ctx: CALLS[why]()
-
-    with pytest.raises(ChainError, match=re.escape(why)):
-        play(EXACT, asking(), steps=1)
 
 
 # Undeclared functions with a role
