@@ -164,33 +164,6 @@ def test_a_user_without_a_home_gets_through_the_self_test(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "value", "fix"),
-    [
-        (np, "__version__", "2.1.3", "pip install 'numpy>=1.26,<2'"),
-        (runtime.importlib.util, "find_spec", lambda name: None, "pip install 'mindspore==2.10.0'"),
-        (sys, "version_info", (3, 13, 0, "final", 0), "Python 3.10 to 3.12; this is 3.13"),
-        (os, "environ", {"MS_COMPILER_CACHE_ENABLE": "1"}, "unset MS_COMPILER_CACHE_ENABLE"),
-    ],
-)
-def test_an_unfit_installation_is_refused_with_the_fix(owner, name, value, fix, monkeypatch):
-    runtime.check_versions()
-    monkeypatch.setattr(owner, name, value)
-    refuses(SetupError, (fix, runtime.check_versions))
-
-
-def test_an_unknown_device_or_a_change_of_it_is_refused():
-    assert runtime.device() == "CPU"
-    runtime.prepare(runtime.Settings("CPU"))
-    runtime.prepare(runtime.Settings("auto"))
-    refuses(
-        SetupError,
-        ("'TPU'", lambda: runtime.Settings("TPU")),
-        ("cannot move to Ascend", lambda: runtime.prepare(runtime.Settings("Ascend"))),
-    )
-    refuses(AttributeError, ("'mint'", lambda: runtime.mint))
-
-
-@pytest.mark.parametrize(
     ("asked", "present", "told"),
     [
         ("auto", True, "minding has not been run on Ascend: `minding docs devices` .*; device=CPU is tested$"),
