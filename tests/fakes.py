@@ -12,6 +12,7 @@ from minding.engine.data.action_trees import joined_space
 from minding.engine.data.agent_axis import with_identity
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.types import EnvStep, EpisodeEnd, LearnOutput
+from minding.middleware import StepCollector
 from minding.policies import get_algorithm, kernels
 
 needs_kernels = pytest.mark.skipif(not kernels.compiled(), reason="no C++ compiler at installation: no kernels")
@@ -297,6 +298,13 @@ class AgePolicy:
     @property
     def eval_mode(self):
         return _EvalMode(self)
+
+
+def collected(cfg, env, mode=None):
+    """The context after a rollout, by default of a policy that values nothing."""
+    ctx = OnlineRLContext()
+    StepCollector(cfg, AgePolicy(value=False).collect_mode if mode is None else mode, env)(ctx)
+    return ctx
 
 
 class CountingPolicy(AgePolicy):

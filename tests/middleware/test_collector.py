@@ -4,7 +4,7 @@ import signal
 
 import numpy as np
 import pytest
-from fakes import AgePolicy, CountingEnv, CountingPolicy
+from fakes import AgePolicy, CountingEnv, CountingPolicy, collected
 
 from minding.engine import ChainError, OnlineRLContext, Task
 from minding.engine.process import signals
@@ -129,10 +129,7 @@ def test_a_memory_begins_anew_after_an_end(counting_config, reset_rows):
 
 
 def test_bootstrap_values_use_the_memory_at_the_time(counting_config):
-    collector = StepCollector(counting_config("ppo"), CountingPolicy().collect_mode, CountingEnv(lengths=(3, 2)))
-    ctx = OnlineRLContext()
-    collector(ctx)
-    rollout = ctx.trajectories
+    rollout = collected(counting_config("ppo"), CountingEnv(lengths=(3, 2)), CountingPolicy().collect_mode).trajectories
     # Final observations of ages 2, 3 and 2 with as much remembered; the first one of a new episode in environment 1.
     assert rollout.final_value.tolist() == [220.0, 330.0, 220.0]
     assert rollout.last_value.tolist() == [110.0, 0.0]
@@ -162,9 +159,7 @@ def test_an_episode_may_begin_with_a_rollout_or_go_on(counting_config):
 
 
 def test_a_policy_without_values_records_none(counting_config):
-    collector = StepCollector(counting_config("ppo"), AgePolicy(value=False).collect_mode, CountingEnv())
-    ctx = OnlineRLContext()
-    collector(ctx)
+    ctx = collected(counting_config("ppo"), CountingEnv())
     assert (ctx.trajectories.last_value, ctx.trajectories.final_value) == (None, None)
     with pytest.raises(ChainError, match=r"ctx.trajectories has no values: the collector's policy does not record any"):
         ctx.trajectories.next_value()

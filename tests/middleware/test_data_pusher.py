@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv
+from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv, collected
 
 from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.chain.context import OnlineRLContext
@@ -11,14 +11,8 @@ from minding.middleware import StepCollector, data_pusher
 from minding.middleware.data_pusher import transitions
 
 
-def context(cfg, env):
-    ctx = OnlineRLContext()
-    StepCollector(cfg, AgePolicy(value=False).collect_mode, env)(ctx)
-    return ctx
-
-
 def test_transitions_are_ordered_by_time_then_environment(counting_config):
-    flat = transitions(context(counting_config(), CountingEnv(lengths=(3, 2))).trajectories)
+    flat = transitions(collected(counting_config(), CountingEnv(lengths=(3, 2))).trajectories)
     assert flat["obs"].tolist()[:4] == [[0, 0, 0], [1, 0, 0], [0, 0, 1], [1, 0, 1]]
     assert flat["next_obs"][:, 2].tolist() == [1, 1, 2, 2, 3, 1, 1, 2]
     assert flat["next_obs"][:, 1].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
@@ -30,7 +24,7 @@ def test_transitions_are_ordered_by_time_then_environment(counting_config):
 def test_no_transition_joins_two_episodes(counting_config):
     for reset_rows in (False, True):
         cfg = counting_config(**{"policy.collect.n_sample": 200})
-        flat = transitions(context(cfg, CountingEnv(lengths=(7, 3), reset_rows=reset_rows)).trajectories)
+        flat = transitions(collected(cfg, CountingEnv(lengths=(7, 3), reset_rows=reset_rows)).trajectories)
         assert (flat["next_obs"][:, :2] == flat["obs"][:, :2]).all()
         assert (flat["next_obs"][:, 2] == flat["obs"][:, 2] + 1).all()
         assert np.array_equal(flat["reward"], flat["next_obs"][:, 2])
@@ -40,7 +34,7 @@ def test_no_transition_joins_two_episodes(counting_config):
 def test_the_buffer_is_saved_with_it_unless_it_is_left_out(counting_config, save_buffer, guarantee, rows):
     cfg = counting_config(**{"policy.other.save_buffer": save_buffer})
     pusher, fresh = data_pusher(cfg, ReplayBuffer(50, COUNTING_FIELDS)), ReplayBuffer(50, COUNTING_FIELDS)
-    pusher(context(cfg, CountingEnv(lengths=(3, 2))))
+    pusher(collected(cfg, CountingEnv(lengths=(3, 2))))
     resumed = data_pusher(cfg, fresh)
     resumed.load_state_dict(pusher.state_dict())
     assert (pusher.resume_guarantee, len(fresh)) == (guarantee, rows)
@@ -51,7 +45,7 @@ def test_beta_continues_from_the_minibatches_drawn(counting_config, save_buffer)
     cfg = counting_config(**{"policy.other.save_buffer": save_buffer})
     buffer, fresh = (ReplayBuffer(50, COUNTING_FIELDS, priority=Priority(beta=0.4, beta_steps=10)) for _ in range(2))
     pusher, resumed = data_pusher(cfg, buffer), data_pusher(cfg, fresh)
-    pusher(context(cfg, CountingEnv(lengths=(3, 2))))
+    pusher(collected(cfg, CountingEnv(lengths=(3, 2))))
     buffer.sample(5, 4)
     resumed.load_state_dict(pusher.state_dict())
     assert buffer.beta == fresh.beta == pytest.approx(0.7)

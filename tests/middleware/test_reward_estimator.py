@@ -2,13 +2,13 @@
 
 import dataclasses
 
+import fakes
 import numpy as np
 import pytest
-from fakes import AgePolicy, CountingEnv
+from fakes import CountingEnv
 
-from minding.engine.chain.context import OnlineRLContext
 from minding.engine.types import RewardEstimate
-from minding.middleware import StepCollector, reward_estimator
+from minding.middleware import reward_estimator
 
 
 class Steps:
@@ -31,9 +31,7 @@ class Steps:
 
 @pytest.fixture
 def collected(counting_config):
-    ctx = OnlineRLContext()
-    StepCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv())(ctx)
-    return ctx
+    return fakes.collected(counting_config("ppo"), CountingEnv())
 
 
 def test_rewards_are_added_with_their_weight(collected):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv
+from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv, collected
 
 from minding.engine import OnlineRLContext, Task
 from minding.engine.buffers import MixedBuffer, ReplayBuffer, Sequences
@@ -16,15 +16,9 @@ def cfg(counting_config):
     return counting_config("dqn", **{"policy.learn.warmup": 4, "policy.learn.batch_size": 8})
 
 
-def collected(cfg, **env):
-    ctx = OnlineRLContext()
-    StepCollector(cfg, AgePolicy(value=False).collect_mode, CountingEnv(**env))(ctx)
-    return ctx
-
-
 @pytest.mark.parametrize(("expert", "reward"), [(True, 1.0), (False, 0.0)])
 def test_only_the_rewards_of_what_is_pushed_are_replaced(cfg, expert, reward):
-    ctx, buffer = collected(cfg, lengths=(3, 2), reset_rows=True), ReplayBuffer(20, COUNTING_FIELDS)
+    ctx, buffer = collected(cfg, CountingEnv(lengths=(3, 2), reset_rows=True)), ReplayBuffer(20, COUNTING_FIELDS)
     before = ctx.trajectories.reward.copy()
     sqil_data_pusher(cfg, buffer, expert)(ctx)
     flat = transitions(ctx.trajectories)
@@ -39,7 +33,7 @@ def test_only_the_rewards_of_what_is_pushed_are_replaced(cfg, expert, reward):
 
 def test_a_buffer_of_sequences_is_told_what_follows_what(cfg):
     buffer = ReplayBuffer(20, COUNTING_FIELDS, sequences=Sequences(3))
-    sqil_data_pusher(cfg, buffer, True)(collected(cfg, lengths=(3, 3)))
+    sqil_data_pusher(cfg, buffer, True)(collected(cfg, CountingEnv(lengths=(3, 3))))
     assert len(buffer.ring.order.episodes()) == 2
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from worlds import Counter, Nested, Permit
+from worlds import Counter, Nested, Permit, answering
 
 from minding.engine.data import obs_trees
 from minding.engine.errors import EnvError
@@ -76,15 +76,19 @@ FORMS = {
 
 
 def vector(world, form, name="final_obs"):
-    class Vector(SyncVectorEnv):
-        def step(self, actions):
-            *answer, info = super().step(actions)
-            if "final_obs" in info:
-                rows = info.pop("final_obs")
-                info = {**info, name: form(rows)} if name else info
-            return *answer, info
+    def change(answer):
+        *rest, info = answer
+        if "final_obs" in info:
+            rows = info.pop("final_obs")
+            info = {**info, name: form(rows)} if name else info
+        return *rest, info
 
-    return VectorEnvManager(Vector([world] * N, autoreset_mode=AutoresetMode.SAME_STEP))
+    return same_step(world, change)
+
+
+def same_step(world, change, **settings):
+    env = answering(SyncVectorEnv, change)([world] * N, autoreset_mode=AutoresetMode.SAME_STEP)
+    return VectorEnvManager(env, settings)
 
 
 def ends(manager, steps=6):
@@ -138,15 +142,12 @@ INFO_FORMS = {
 
 @pytest.mark.parametrize("form", INFO_FORMS)
 def test_the_last_info_is_taken_in_every_form(form):
-    class Vector(SyncVectorEnv):
-        def step(self, actions):
-            *answer, info = super().step(actions)
-            if "final_info" in info:
-                info["final_info"] = INFO_FORMS[form](info["final_info"])
-            return *answer, info
+    def change(answer):
+        if "final_info" in answer[-1]:
+            answer[-1]["final_info"] = INFO_FORMS[form](answer[-1]["final_info"])
+        return answer
 
-    env = Vector([Permit] * N, autoreset_mode=AutoresetMode.SAME_STEP)
-    manager = VectorEnvManager(env, {"info_keys": ["action_mask", "success", "spot"]})
+    manager = same_step(Permit, change, info_keys=["action_mask", "success", "spot"])
     obs, count = manager.obs, 0
     for _ in range(12):
         step = manager.step(obs.action_mask.argmax(axis=1))
@@ -159,13 +160,10 @@ def test_the_last_info_is_taken_in_every_form(form):
 
 
 def test_a_last_info_that_is_missing_is_told():
-    class Vector(SyncVectorEnv):
-        def step(self, actions):
-            *answer, info = super().step(actions)
-            return *answer, {key: value for key, value in info.items() if key != "final_info"}
+    def change(answer):
+        return *answer[:-1], {key: value for key, value in answer[-1].items() if key != "final_info"}
 
-    env = Vector([Permit] * N, autoreset_mode=AutoresetMode.SAME_STEP)
-    manager = VectorEnvManager(env, {"info_keys": ["action_mask", "spot"]})
+    manager = same_step(Permit, change, info_keys=["action_mask", "spot"])
 
     def play():
         for _ in range(7):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from agent_worlds import Squad
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from worlds import Counter
+from worlds import Counter, answering
 
 from minding.engine.errors import EnvError
 from minding.envs import VectorEnvManager, make_env_manager
@@ -37,42 +37,20 @@ def test_what_are_no_flags_is_refused(flags):
 
 @pytest.mark.parametrize(("place", "what"), [*enumerate(["observation", "reward", "termination", "truncation"])])
 def test_a_team_without_a_dict_is_told_what_is_expected(place, what):
-    class Lists(Squad):
-        def step(self, actions):
-            answer = list(super().step(actions))
-            answer[place] = list(answer[place].values())
-            return tuple(answer)
-
+    lists = answering(Squad, lambda answer: (*answer[:place], list(answer[place].values()), *answer[place + 1 :]))
     with pytest.raises(EnvError, match=rf"the {what}s of a step are \[.*; expected a dict with one entry per agent"):
-        make_env_manager({}, 1, 0, env_fn=Lists).step(np.zeros((1, 3), np.int64))
+        make_env_manager({}, 1, 0, env_fn=lists).step(np.zeros((1, 3), np.int64))
 
 
-class OldGym(Counter):
-    """Returns four values."""
-
-    def step(self, action):
-        obs, reward, terminated, truncated, info = super().step(action)
-        return obs, reward, terminated or truncated, info
-
-
-class OldVector(SyncVectorEnv):
-    """Returns four values."""
-
-    def step(self, actions):
-        return super().step(actions)[:4]
-
-
-class OldSquad(Squad):
-    """Returns four values."""
-
-    def step(self, actions):
-        return super().step(actions)[:4]
+def old(world):
+    """Its steps return four values."""
+    return answering(world, lambda answer: answer[:4])
 
 
 OLD = {
-    "single": (lambda on_error: make_env_manager({"on_error": on_error}, 1, 0, env_fn=OldGym), 1),
-    "vector": (lambda on_error: VectorEnvManager(OldVector([Counter]), {"on_error": on_error}), 1),
-    "team": (lambda on_error: make_env_manager({"on_error": on_error}, 1, 0, env_fn=OldSquad), (1, 3)),
+    "single": (lambda on_error: make_env_manager({"on_error": on_error}, 1, 0, env_fn=old(Counter)), 1),
+    "vector": (lambda on_error: VectorEnvManager(old(SyncVectorEnv)([Counter]), {"on_error": on_error}), 1),
+    "team": (lambda on_error: make_env_manager({"on_error": on_error}, 1, 0, env_fn=old(Squad)), (1, 3)),
 }
 
 
