@@ -242,26 +242,25 @@ TWO_STEP = "minding.envs.games.two_step:TwoStep"
 ONE_STEP = "minding.envs.games.matrix_game:MatrixGame"
 
 
-def matrix_game(algorithm, folder, game=TWO_STEP):
+PLAY = (
+    *("run.max_env_step=4000", "policy.collect.n_sample=80", "policy.other.buffer_size=2000"),
+    *("policy.learn.learning_rate=3e-3", "policy.learn.warmup=160", "policy.learn.update_per_collect=20"),
+    *("policy.learn.target.freq=40", "policy.other.eps.end=1.0", "policy.model.memory_dim=16"),
+    # Lambda-returns would be those of random play.
+    "policy.learn.td_lambda=0.0",
+)
+
+
+def matrix_game(algorithm, game=TWO_STEP):
     """What greedy agents earn in a game of payoffs after learning from random play."""
-    user = Config(
-        env=dict(env_id=game, collector_env_num=8, evaluator_env_num=1),
-        policy=dict(
-            type=algorithm,
-            model=dict(hidden=[16], memory_dim=16),
-            # Lambda-returns would be those of random play.
-            learn=dict(learning_rate=3e-3, warmup=160, update_per_collect=20, td_lambda=0.0, target=dict(freq=40)),
-            collect=dict(n_sample=80),
-            other=dict(buffer_size=2000, eps=dict(end=1.0)),
-            eval=dict(freq=10**6),
-        ),
-        run=dict(max_env_step=4000, out_dir=str(folder)),
-    )
-    return greedy_return(user, 18)
+    return greedy_return(algorithm, game, 18, *PLAY)
 
 
-def greedy_return(user, iterations):
-    cfg, task = compile_run(user), Task()
+def greedy_return(algorithm, game, iterations, *settings):
+    """What greedy agents earn in an episode of a game after some iterations."""
+    env = {"env_id": game, "collector_env_num": 8, "evaluator_env_num": 1}
+    user = Config(env=env, policy={"type": algorithm, "model": {"hidden": [16]}})
+    cfg, task = compile_run(user, ["policy.eval.freq=1000000", *settings]), Task()
     with task.start(ctx=OnlineRLContext()):
         policy = training.build(task, cfg)
         task.run(max_step=iterations)

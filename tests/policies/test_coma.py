@@ -9,8 +9,6 @@ from team_values import GATES, TWO_STEP, greedy_return
 from test_recurrent import gru_step
 from treevalue import FastTreeValue
 
-from minding.engine import Config
-
 pytestmark = pytest.mark.eager
 
 ACTIONS, SEEN, AGENTS, SIZE = 3, 4, 3, 5
@@ -313,23 +311,13 @@ def test_what_has_acted_is_the_policy_that_learns(bench):
 
 @pytest.mark.shared_graphs
 @pytest.mark.slow
-def test_the_two_step_game_is_solved(tmp_path):
+def test_the_two_step_game_is_solved():
     # Whoever explores too little stays with the sure 7.
-    user = Config(
-        env=dict(env_id=TWO_STEP, collector_env_num=16, evaluator_env_num=1),
-        policy=dict(
-            type="coma",
-            model=dict(hidden=[16], memory_dim=16, critic_hidden=[32]),
-            learn=dict(
-                learning_rate=0.01,
-                critic_learning_rate=0.01,
-                entropy_weight=1.0,
-                normalize_advantage=False,
-                target=dict(kind="soft", tau=0.1),
-            ),
-            collect=dict(n_sample=64),
-            eval=dict(freq=10**6),
-        ),
-        run=dict(max_env_step=6400, out_dir=str(tmp_path)),
+    settings = (
+        *("run.max_env_step=6400", "env.collector_env_num=16", "policy.collect.n_sample=64"),
+        *("policy.model.memory_dim=16", "policy.model.critic_hidden=[32]"),
+        *("policy.learn.learning_rate=0.01", "policy.learn.critic_learning_rate=0.01"),
+        *("policy.learn.entropy_weight=1.0", "policy.learn.normalize_advantage=false"),
+        *("policy.learn.target.kind=soft", "policy.learn.target.tau=0.1"),
     )
-    assert greedy_return(user, 100) == 8.0
+    assert greedy_return("coma", TWO_STEP, 100, *settings) == 8.0

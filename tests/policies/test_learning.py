@@ -7,12 +7,11 @@ import numpy as np
 import of_algorithms
 import pytest
 from probes import Invest
+from team_values import ONE_STEP, greedy_return
 
 from minding import training
 from minding.configs import compile_run
 from minding.engine import Config, OnlineRLContext, Task
-from minding.envs import make_evaluator_env
-from minding.middleware.evaluator import play_episodes
 from minding.policies import ALGORITHMS
 
 KINDS = {"discrete": {}, "box": {"continuous": True}, "composite": {"joined": True}}
@@ -73,33 +72,9 @@ def test_what_pays_later_is_chosen(algorithm):
         np.testing.assert_allclose(value, np.full(value.shape, Invest.VALUES[0]), rtol=0.2)
 
 
-def earned_by_acting_differently(algorithm, seed, *settings):
-    """What two agents earn who see the same, of the 5 that they get if their actions differ."""
-    user = {
-        "seed": seed,
-        "env": {
-            "env_id": "minding.envs.games.matrix_game:MatrixGame",
-            "env_kwargs": {"payoff": [[0, 5], [5, 0]]},
-            "collector_env_num": 8,
-            "evaluator_env_num": 1,
-        },
-        "policy": {
-            "type": algorithm,
-            "model": {"hidden": [16]},
-            "learn": {"learning_rate": 0.01},
-            "eval": {"deterministic": True},
-        },
-        "run": {"max_env_step": 3200},
-    }
-    cfg, task = compile_run(Config(user), ["policy.collect.n_sample=80", "policy.eval.freq=1000000", *settings]), Task()
-    with task.start(ctx=OnlineRLContext()):
-        policy = training.build(task, cfg)
-        task.run(max_step=40)
-    env = make_evaluator_env(cfg)
-    try:
-        return play_episodes(policy.eval_mode, env, 1, max_steps=1)[0].episode_return
-    finally:
-        env.close()
+DIFFERENT = ("env.env_kwargs={payoff: [[0, 5], [5, 0]]}", "policy.learn.learning_rate=0.01", "run.max_env_step=3200")
+DIFFERENT += ("policy.collect.n_sample=80", "policy.eval.deterministic=true")
+"""Two agents who see the same get 5 if their actions differ."""
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
@@ -107,6 +82,6 @@ def earned_by_acting_differently(algorithm, seed, *settings):
     "algorithm", [*FAST, *(pytest.param(x, marks=pytest.mark.slow) for x in ("mappo", "ippo", "a2c"))]
 )
 def test_agents_that_see_the_same_differ_by_their_numbers(algorithm, seed):
-    assert earned_by_acting_differently(algorithm, seed) == 5.0
+    assert greedy_return(algorithm, ONE_STEP, 40, *DIFFERENT, f"seed={seed}") == 5.0
     if not seed:
-        assert earned_by_acting_differently(algorithm, seed, "env.agent_ids=false") == 0.0
+        assert greedy_return(algorithm, ONE_STEP, 40, *DIFFERENT, "env.agent_ids=false") == 0.0

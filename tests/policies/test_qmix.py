@@ -59,6 +59,6 @@ def test_the_value_of_the_team_never_falls_with_that_of_an_agent(bench, form):
 
 @pytest.mark.shared_graphs
 @pytest.mark.slow
-def test_the_two_step_game_is_solved(tmp_path):
+def test_the_two_step_game_is_solved():
     # The sum of two values cannot tell what both do from what one does: see the test of VDN.
-    assert matrix_game("qmix", tmp_path) == 8.0
+    assert matrix_game("qmix") == 8.0

@@ -190,18 +190,6 @@ def test_the_update_has_the_loss_and_gradient_of_its_formula(built, kind):
     av.check_gradients(policy, lambda p, k: each[k].loss(p, before[k], y[k]), p)
 
 
-def test_sequences_stop_at_every_kind_of_end(bench):
-    batch, rows = bench.buffer.sample(4, 50), history(bench.buffer.fields)
-    kept = rows["ended"][-60:], rows["terminated"][-60:]
-    ended, terminated = (np.roll(flags, (TIME * ENVS) % 60) for flags in kept)
-    last = batch.index[:, -1]
-    assert {(bool(e), bool(t)) for e, t in zip(ended[last].ravel(), terminated[last].ravel())} == {
-        (True, True),
-        (True, False),
-        (False, False),
-    }
-
-
 def test_collected_values_are_recorded_for_first_priorities(built):
     obs, mode = np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32), built("gru").policy.collect_mode
     mode.reset()

@@ -39,5 +39,5 @@ class TestUpdate(TeamTests):
 
 @pytest.mark.shared_graphs
 @pytest.mark.slow
-def test_the_matrix_game_is_solved(tmp_path):
-    assert matrix_game("wqmix", tmp_path, ONE_STEP) == 8.0
+def test_the_matrix_game_is_solved():
+    assert matrix_game("wqmix", ONE_STEP) == 8.0

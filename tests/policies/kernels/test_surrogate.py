@@ -242,24 +242,27 @@ def test_ratios_beyond_the_range_of_numbers():
 # In a graph.
 
 
-class Slopes(nn.Cell):
-    """Loss, metrics, and the gradients of the loss for the parameters of a distribution and for the value."""
+class Plain(nn.Cell):
+    def construct(self, log_prob, entropy, value, batch):
+        return ppo_loss(log_prob, entropy, value, batch, CFG)
 
-    def __init__(self, head, params, value, fused):
+
+class Slopes(nn.Cell):
+    """What an objective returns and its gradients: for log-probability, entropy and value, or for the parameters of a
+    distribution and for the value."""
+
+    def __init__(self, objective, given, head=None):
         super().__init__()
-        self.head, self.fused = head, fused
-        given = [ms.Parameter(to_device(x.copy()), name=f"given.{k}") for k, x in enumerate((*params, value))]
+        self.objective, self.head, self.count = objective, head, len(given) - 1
+        given = [ms.Parameter(ms.Tensor(x), name=f"given.{k}") for k, x in enumerate(given)]
         self.given = ms.ParameterTuple(given)
-        self.count = len(params)
         self.gradient = ms.value_and_grad(self.loss, None, self.given, has_aux=True)
 
     def loss(self, batch):
-        log_prob, entropy = self.head.log_prob_entropy(self.given[: self.count], batch["action"])
-        value = self.given[self.count]
-        if self.fused is not None:
-            results = self.fused(log_prob, entropy, value, batch)
-        else:
-            results = ppo_loss(log_prob, entropy, value, batch, CFG)
+        log_prob, entropy, value = self.given[0], self.given[1], self.given[self.count]
+        if self.head is not None:
+            log_prob, entropy = self.head.log_prob_entropy(self.given[: self.count], batch["action"])
+        results = self.objective(log_prob, entropy, value, batch)
         return results[0], results
 
     @ms.jit
@@ -300,34 +303,11 @@ def test_graphs_with_the_kernels_compute_the_plain_form(name, weights):
         if fused:
             fuse_likelihood(head)
         assert (head.fused is not None) == fused
-        cell = Slopes(head, params, given["value"], FusedSurrogate(CFG) if fused else None)
+        cell = Slopes(FusedSurrogate(CFG) if fused else Plain(), (*params, given["value"]), head)
         found.append(cell({name: to_device(x) for name, x in batch.items()}))
     assert len(found[0]) == 1 + len(METRICS) + len(params) + 1
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), **CLOSE)
-
-
-class AdvantageSlopes(nn.Cell):
-    """Loss, metrics, and the gradients of the loss for log-probability, entropy and value."""
-
-    def __init__(self, given, fused):
-        super().__init__()
-        parameters = [ms.Parameter(ms.Tensor(x), name=f"given.{k}") for k, x in enumerate(given)]
-        self.given = ms.ParameterTuple(parameters)
-        self.objective = AdvantageLoss(CFG)
-        assert self.objective.fused is not None
-        if not fused:
-            self.objective.fused = None
-        self.gradient = ms.value_and_grad(self.loss, None, self.given, has_aux=True)
-
-    def loss(self, batch):
-        results = self.objective(self.given[0], self.given[1], self.given[2], batch)
-        return results[0], results
-
-    @ms.jit
-    def construct(self, batch):
-        (loss, results), grads = self.gradient(batch)
-        return loss, *results, *grads
 
 
 @pytest.mark.parametrize(("entropies", "weights"), [(True, False), pytest.param(False, True, marks=pytest.mark.slow)])
@@ -336,10 +316,14 @@ def test_the_kernel_of_plain_policy_gradients_is_the_plain_form(entropies, weigh
     batch = dict(zip(FIELDS, [given[name] for name in NAMES[3:]]))
     if not weights:
         del batch["valid"]
-    found = [
-        AdvantageSlopes([given[name] for name in NAMES[:3]], fused)({name: to_device(x) for name, x in batch.items()})
-        for fused in (False, True)
-    ]
+    found = []
+    for fused in (False, True):
+        objective = AdvantageLoss(CFG)
+        assert objective.fused is not None
+        if not fused:
+            objective.fused = None
+        cell = Slopes(objective, [given[name] for name in NAMES[:3]])
+        found.append(cell({name: to_device(x) for name, x in batch.items()}))
     assert len(found[0]) == 1 + 5 + 3
     for plain, fused in zip(*found, strict=True):
         np.testing.assert_allclose(fused.asnumpy(), plain.asnumpy(), **CLOSE)
