@@ -126,10 +126,6 @@ DRAFT = {
 }
 
 
-def ids(block):
-    return str(block)
-
-
 # Code
 
 
@@ -145,7 +141,7 @@ def running(slow):
     return [each for each in alone if each.slow == slow]
 
 
-@pytest.mark.parametrize("block", running(slow=False), ids=ids)
+@pytest.mark.parametrize("block", running(slow=False), ids=str)
 def test_a_python_block_runs(block, tmp_path, monkeypatch, counting_config):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "block"}
@@ -215,7 +211,7 @@ def brief_ends(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.shared_graphs
 @pytest.mark.usefixtures("brief_ends")
-@pytest.mark.parametrize("block", running(slow=True), ids=ids)
+@pytest.mark.parametrize("block", running(slow=True), ids=str)
 def test_a_block_that_trains_runs(block, tmp_path, request, monkeypatch):
     code = block.code
     if block.note("after") == "export":
@@ -294,7 +290,7 @@ def run_script(code, folder):
 # Commands
 
 
-@pytest.mark.parametrize("block", blocks("bash"), ids=ids)
+@pytest.mark.parametrize("block", blocks("bash"), ids=str)
 def test_a_shell_block_holds_commands_that_exist(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for other in blocks("python"):

@@ -51,12 +51,3 @@ def test_the_update_lowers_the_loss_of_its_formula(case):
         losses.append(bench.learn(rows).metrics["loss"])
         assert losses[-1] == pytest.approx(expected, rel=1e-4)
     assert losses[-1] < 0.9 * losses[0]
-
-
-@pytest.mark.shared_graphs
-def test_a_cloned_policy_does_what_was_recorded():
-    bench = bench_of("choices")
-    rows = bench.rows(seed=1, action=3)
-    for _ in range(300):
-        bench.learn(rows)
-    assert bench.policy.eval_mode.forward(rows["obs"]).tolist() == rows["action"].astype(int).tolist()

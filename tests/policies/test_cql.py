@@ -6,13 +6,11 @@ import kit
 import numpy as np
 import pytest
 from fakes import VECTOR, space_of
-from float64_networks import gradients, params, squashed, value
+from float64_networks import gradients, squashed, value
 from kit import BATCH, RATE, SIZE
 
 from minding.engine.buffers import DatasetTables
 from minding.engine.data.dataset import Dataset
-from minding.engine.process.runtime import to_device
-from minding.policies.ops.values import log_integral
 
 pytestmark = pytest.mark.eager
 
@@ -138,39 +136,3 @@ def test_recorded_returns_are_discounted_within_an_episode():
 def test_a_step_that_was_not_recorded_bounds_no_value():
     field = kit.make_policy("cql", action=space_of(1), learn=CALIBRATED).learn_mode.fields["return.0.5"]
     assert field.default == -1e30
-
-
-def spread(count, size):
-    """Points that divide the unit cube evenly, (count^size, size)."""
-    line = (np.arange(count) + 0.5) / count
-    return np.stack(np.meshgrid(*[line] * size, indexing="ij"), axis=-1).reshape(-1, size)
-
-
-def quadrature(q, size, count):
-    """log of the integral of exp q(a) over [-1, 1]^size, by the midpoint rule."""
-    return np.log(np.exp(q(2.0 * spread(count, size) - 1.0)).mean()) + size * np.log(2.0)
-
-
-@pytest.mark.parametrize("size", [1, 2])
-def test_the_drawn_actions_estimate_the_critics_integral(size):
-    """Uniform ones, those of the policy here and those of the policy there, each with the density it was drawn with."""
-    count, rng, policy = 30_000, np.random.default_rng(0), kit.make_policy("cql", action=space_of(size))
-    policy.root.critics.q1.value.weight.asnumpy()[...] *= 5.0
-    obs, next_obs = rng.standard_normal((2, 2, 4)).astype(np.float32)
-    noise = rng.standard_normal((2, count, 2, size), dtype=np.float32)
-    uniform = 2.0 * rng.random((count, 2, size), dtype=np.float32) - 1.0
-    given = {"own_noise": noise[0], "following_noise": noise[1], "uniform": uniform}
-    batch = {name: to_device(each) for name, each in given.items()}
-    batch |= {"obs": (to_device(obs),), "next_obs": (to_device(next_obs),)}
-    batch = policy.root.prepare(batch)
-    values = policy.root.critics.q1.of_many(batch["others"], batch["obs"]).asnumpy()
-    densities = batch["log_density"].asnumpy()
-    p = params(policy)
-    for row in range(2):
-        expected = quadrature(
-            lambda action, row=row: value(p, "critics.q1", action, np.tile(obs[row], (len(action), 1))), size, 400
-        )
-        # Each group by itself, too: none makes up for another's error.
-        for group in (slice(0, count), slice(count, 2 * count), slice(2 * count, None)):
-            some = [to_device(each[group, row : row + 1]) for each in (values, densities)]
-            assert log_integral(*some, count).asnumpy()[0] == pytest.approx(expected, abs=0.03)

@@ -6,9 +6,6 @@ import pytest
 from fakes import VECTOR, space_of
 from float64_networks import moved
 
-from minding.engine.process.runtime import to_device
-from minding.policies.crossq import BatchRenorm
-
 pytestmark = pytest.mark.eager
 
 CONTRACT = {"crossq": (VECTOR, space_of(3), {"policy.model.normalize_obs": True, "policy.learn.policy_delay": 1})}
@@ -151,13 +148,3 @@ class TestCrossQ(kit.CriticTests):
             self.learn(bench, rows, k % kit.STEPS)
             parts.append(moved(old, bench.params))
         assert parts == [{"critics"}, {"critics"}, {"critics", "net", "log_alpha"}, {"critics"}]
-
-
-def test_renormalization_with_the_averages_is_the_acting_form():
-    layer, x = BatchRenorm(3), np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
-    layer.mean.asnumpy()[...] = x.mean(axis=0) + 0.3
-    layer.variance.asnumpy()[...] = 1.7 * x.var(axis=0)
-    batch, _ = layer.learn(to_device(x), to_device(np.float32(1.0)))
-    np.testing.assert_allclose(batch.asnumpy(), layer(to_device(x)).asnumpy(), rtol=1e-5, atol=1e-5)
-    plain, _ = layer.learn(to_device(x), to_device(np.float32(0.0)))
-    np.testing.assert_allclose(plain.asnumpy().mean(axis=0), 0.0, atol=1e-6)

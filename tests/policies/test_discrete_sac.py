@@ -6,8 +6,6 @@ import pytest
 from fakes import VECTOR, dict_of, discrete, draw_masks, mask_of
 from kit import BATCH
 
-from minding.engine.data import obs_trees
-
 pytestmark = pytest.mark.eager
 
 CONTRACT = {
@@ -126,18 +124,3 @@ class TestDiscreteSAC(kit.CriticTests):
         bench = built("every action is legal, fixed temperature")
         self.check_formulas(bench)
         assert bench.params["log_alpha"] == np.float32(np.log(ALPHA))
-
-    def test_actions_are_drawn_by_their_probabilities_and_legal(self, bench):
-        (obs, legal), draws = Step(bench, self.rows(bench)).read("obs"), 4000
-        logits = np.where(legal, scores(bench.params, "net", "head.linear", obs), -np.inf)
-        expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        many = {"action_mask": np.repeat(legal, draws, axis=0), "observation": np.repeat(obs, draws, axis=0)}
-        collect = bench.policy.collect_mode.forward
-        action = collect(obs_trees.from_nested(many))["action"].reshape(BATCH, draws)
-        shares = (action[..., None] == np.arange(ACTIONS)).mean(axis=1)
-        np.testing.assert_allclose(shares, expected, atol=0.04)
-        assert not shares[~legal].any()
-        best = bench.policy.eval_mode.forward(obs_trees.from_nested({"action_mask": legal, "observation": obs}))
-        assert np.array_equal(best, expected.argmax(axis=1))
-        by_chance = collect(obs_trees.from_nested(many), random=True)["action"].reshape(BATCH, draws)
-        assert [set(row) for row in by_chance.tolist()] == [set(np.flatnonzero(row)) for row in legal]

@@ -52,18 +52,3 @@ class TestUpdate(av.ActionValueTests):
         chosen, kappa = self.quantiles(p, "net", rows["obs"], draw[0])[av.AT, rows["action"]], bench.settings.kappa
         loss = av.np_quantile_huber(chosen, draw[0], goal, kappa) / kappa
         return loss, chosen.mean(axis=1), np.abs(goal.mean(axis=1) - chosen.mean(axis=1))
-
-
-def test_every_row_and_step_draws_its_own_fractions(bench):
-    policy = bench.policy
-    state = copy.deepcopy(policy.state_dict())
-    batch = bench.batch(av.random_rows(bench), av.INDEX)
-    draws = [policy.inputs(batch, 0.0).steps for _ in range(2)]
-    for name, count in (("fractions", 4), ("next_fractions", 3)):
-        numbers = draws[0][name]
-        assert numbers.shape == (av.STEPS, av.BATCH, count)
-        assert len(np.unique(numbers)) == numbers.size
-        assert 0.0 <= numbers.min() < numbers.max() < 1.0
-        assert not np.array_equal(numbers, draws[1][name])
-    policy.load_state_dict(state)
-    assert np.array_equal(policy.inputs(batch, 0.0).steps["fractions"], draws[0]["fractions"])

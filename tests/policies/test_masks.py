@@ -34,7 +34,7 @@ def build(tiny_config):
 @pytest.mark.parametrize(
     ("algorithm", "counts"),
     [
-        *(("ppo", (5,)), ("ppo", (3, 2)), ("a3c", (5,)), ("bc", (3, 2))),
+        *(("ppo", (5,)), ("ppo", (3, 2)), ("a3c", (5,)), ("bc", (3, 2)), ("discrete_sac", (5,))),
         *((algorithm, (5,)) for algorithm in OF_ACTION_VALUES),
     ],
 )

@@ -75,16 +75,3 @@ class TestREDQ(kit.CriticTests):
             parts.append(moved(old, bench.params))
         critics = {"critics", "targets"}
         assert parts == [critics, critics, critics | {"net", "log_alpha"}, critics]
-
-
-@pytest.mark.parametrize("subset", [1, CRITICS])
-def test_each_step_has_a_target_of_its_own_subset(bench, subset):
-    bench.settings["target_subset"] = subset
-    bench.hold_still()
-    rows, drawn = TestREDQ().rows(bench), set()
-    for _ in range(6):
-        step, p = Step(bench, rows), bench.params
-        drawn.add(step.targets)
-        metrics = TestREDQ().learn(bench, rows).metrics
-        assert metrics["critic_loss"] == pytest.approx(float(step.critic_loss(p, step.target(p))), rel=1e-5)
-    assert (len(drawn) == 1) == (subset == CRITICS)

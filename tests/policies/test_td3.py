@@ -87,16 +87,3 @@ class TestTD3(kit.CriticTests):
         assert len(losses) == own
         assert together["actor_loss"] == pytest.approx(np.mean(losses), rel=1e-4, abs=1e-6)
         assert together["critic_loss"] == pytest.approx(np.mean([m["critic_loss"] for m in single]), rel=1e-4)
-
-    def test_the_target_noise_is_normal_within_its_limit(self, bench):
-        draw = bench.batch(bench.rows(), np.zeros((4, 2000)))
-        bench.settings.update(target_noise=0.4, noise_clip=0.6)
-        noise = bench.policy.inputs(draw, 0.0).steps["noise"].astype(np.float64)
-        assert noise.shape == (4, 2000, 2)
-        assert np.abs(noise).max() == np.float32(0.6)
-        # Of a normal number 13.4 % lie beyond 1.5 deviations.
-        assert (np.abs(noise) >= np.float32(0.6)).mean() == pytest.approx(0.134, abs=0.01)
-        inside = noise[np.abs(noise) < 0.6]
-        assert inside.std() == pytest.approx(0.4 * 0.7426, rel=0.03)
-        bench.settings.target_noise = 0.0
-        assert not bench.policy.inputs(draw, 0.0).steps["noise"].any()

@@ -4,25 +4,17 @@ import copy
 import dataclasses
 
 import numpy as np
-import of_algorithms
 import pytest
 import recordings
 from fakes import VECTOR, Batches, rows_of, space_of, tiny_config
 
-from minding import training
-from minding.configs import compile_run
-from minding.engine import Config
 from minding.engine.buffers import DatasetTables
-from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
-from minding.engine.data.dataset import load_dataset
 from minding.engine.errors import ConfigError
-from minding.engine.run.run_dir import RunDir
 from minding.policies import get_policy_class
 
 pytestmark = pytest.mark.eager
 
-STEPS, WHOLE = 12, 800
-"""Steps of the data that are made here, and steps in which episodes of Pendulum end."""
+STEPS = 12
 RETURNS = [4.0, 6.5]
 """Of the two episodes that ended; the third one, of -50, was cut."""
 
@@ -93,21 +85,3 @@ def test_the_numbers_are_saved_and_hold_for_other_data():
     more = dataclasses.replace(recorded(), reward=np.arange(STEPS, dtype=np.float32))
     online.reward_scale.take(more.returns())
     assert online.reward_scale.numbers() == (400.0, 0.0)
-
-
-def run_config(folder, *settings, data=None):
-    user = Config(env={"env_id": "Pendulum-v1"}, policy={"type": "own_parts:Recorded"})
-    data = of_algorithms.recorded("Pendulum-v1", WHOLE) if data is None else data
-    length = ("run.max_train_iter=24", f"policy.other.data={data}", "policy.learn.batch_size=16")
-    more = ("policy.eval.freq=8", f"run.out_dir={folder}", "exp_name=run")
-    return compile_run(user, [*of_algorithms.SMALL, *length, *more, *settings])
-
-
-def test_a_run_saves_the_numbers_and_evaluates_raw(tmp_path):
-    cfg = run_config(tmp_path, "policy.other.reward=return_range")
-    summary = training.train(cfg, RunDir.create(cfg), progress=False)
-    state, _ = load_checkpoint(newest_checkpoint(tmp_path / "run" / "ckpt"))
-    returns = load_dataset(of_algorithms.recorded("Pendulum-v1", WHOLE)).returns()
-    assert state["policy"]["reward"]["factor"] == 1000.0 / (returns.max() - returns.min()) != 1.0
-    # Thirty steps of Pendulum, of which none costs more than 16.3.
-    assert -30 * 16.3 < summary.eval_return < 0.0

@@ -33,6 +33,8 @@ LEAVES = dict_of(
     d=space_of(2, 2, dtype="int32"),
     e={"kind": "multi_binary", "shape": [3]},
 )
+PLANES = space_of(2, 6, 7, dtype="uint8", low=0, high=255)
+BYTES = space_of(6, dtype="uint8", low=0, high=255)
 SUPPORT = {"policy.model.n_atoms": 5, "policy.model.v_min": -1.0, "policy.model.v_max": 1.0}
 BOARD = dict_of(action_mask=mask_of(4), observation=space_of(2, 3, 4))
 RESIDUAL = {"policy.model.net": "residual", "policy.model.channels": 4, "policy.model.blocks": 1}
@@ -59,6 +61,8 @@ CASES = {
     "ppo, image": ("ppo", IMAGE, discrete(3), {}),
     "dqn, dict": ("dqn", LEAVES, discrete(2), NORMALIZED),
     "sac, image beside vector": ("sac", dict_of(a=IMAGE, b=dict_of(c=VECTOR)), space_of(2), NORMALIZED),
+    "dqn, bytes, no layers": ("dqn", BYTES, discrete(2), {"policy.model.hidden": []}),
+    "dqn, planes": ("dqn", PLANES, discrete(2), {"policy.model.cnn": [[3, 3, 2]]}),
     "dqn, masked": ("dqn", dict_of(action_mask=mask_of(4), observation=VECTOR), discrete(4), {}),
     "ppo, choices masked": ("ppo", dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), NORMALIZED),
     "r2d2": ("r2d2", VECTOR, discrete(3), GRU),

@@ -40,11 +40,3 @@ def test_the_dropped_numbers_follow_the_stream(rate, seed, number, fused):
     gradient = ms.grad(lambda x: (layer(x, seed) ** 2).sum())(to_device(x))
     np.testing.assert_allclose(layer(to_device(x), seed).asnumpy(), x * scale, rtol=1e-6)
     np.testing.assert_allclose(gradient.asnumpy(), 2.0 * x * scale**2, rtol=1e-5)
-
-
-def test_layers_seeds_and_rows_drop_independently():
-    masks = [kept((200, 50), 0.5, seed, number) for seed in (3, 4) for number in range(3)]
-    masks += [masks[0].T.reshape(200, 50)]
-    flat = np.stack([mask.ravel() for mask in masks]) - 0.5
-    close = np.corrcoef(flat)[~np.eye(len(flat), dtype=bool)]
-    assert np.abs(close).max() < 0.05

@@ -1,4 +1,7 @@
-"""Networks: the NumPy form against the compiled form, initial weights, optimizer, target, rows."""
+"""Networks: what acts in NumPy and what by its graph, encoders of users, initial weights, normalizer, optimizer.
+
+`policies/test_contract.py` and `policies/export/test_writer.py` compare the two forms of all networks.
+"""
 
 import math
 import pickle
@@ -6,7 +9,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from fakes import IMAGE, VECTOR, dict_of, discrete, draw_masks, mask_of, multi_discrete, needs_kernels, space_of
+from fakes import IMAGE, VECTOR, dict_of, discrete, mask_of, needs_kernels, space_of
 
 from minding.engine import Config
 from minding.engine.data.observation import observation_leaves
@@ -17,27 +20,13 @@ from minding.policies.core.acting_network import GraphNetwork, acting_network
 from minding.policies.learning import optim
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.networks import encoder
-from minding.policies.networks.actor_critic import ActorCritic, DeterministicActor, QNetwork, SquashedActor, StateValue
+from minding.policies.networks.actor_critic import ActorCritic, StateValue
 from minding.policies.networks.encoder import ConvNet, Normalizer
 from minding.policies.networks.layers import MLP, Linear, orthogonal
-from minding.policies.networks.return_distribution import (
-    NoisyReturnDistribution,
-    QuantileMean,
-    ReturnDistribution,
-    SupportMean,
-)
 from minding.policies.networks.traced import traced_form
 
 MODEL = Config(
-    hidden=[8, 8],
-    activation="tanh",
-    norm="none",
-    normalize_obs=False,
-    encoder_dim=4,
-    cnn=[],
-    cnn_dim=8,
-    log_std=-0.5,
-    dueling=False,
+    hidden=[8, 8], activation="tanh", norm="none", normalize_obs=False, encoder_dim=4, cnn=[], cnn_dim=8, log_std=-0.5
 )
 
 
@@ -50,92 +39,16 @@ def network(kind, observation, action, **model):
     return kind(spec, Config({**MODEL, **model}), rng())
 
 
-def observations(space, count, seed=1):
+def observations(space, count):
     """Random leaves of an observation space, as environments hand them out."""
-    draw, made = rng(seed), []
-    for leaf in observation_leaves(space):
-        kind = leaf.space["kind"]
-        if kind == "discrete":
-            made.append(draw.integers(0, leaf.space["n"], count))
-        elif kind == "multi_discrete":
-            made.append(draw.integers(0, leaf.space["nvec"], (count, len(leaf.space["nvec"]))))
-        elif leaf.is_mask:
-            made.append(draw_masks(leaf.space["counts"], count, draw))
-        elif leaf.is_image or leaf.space.get("dtype") == "uint8":
-            made.append(draw.integers(0, 256, (count, *leaf.space["shape"]), dtype=np.uint8))
-        elif kind == "multi_binary":
-            made.append(draw.integers(0, 2, (count, *leaf.space["shape"]), dtype=np.int8))
-        else:
-            made.append(draw.standard_normal((count, *leaf.space["shape"])).astype(np.float32))
-    return made
+    draw, shapes = rng(1), [(count, *leaf.space["shape"]) for leaf in observation_leaves(space)]
+    return [
+        draw.integers(0, 256, shape, dtype=np.uint8) if len(shape) > 2 else draw.standard_normal(shape, np.float32)
+        for shape in shapes
+    ]
 
 
-def distribution(mean):
-    return lambda spec, model, draw: ReturnDistribution(spec, model, mean, draw)
-
-
-def noisy(spec, model, draw):
-    return NoisyReturnDistribution(spec, model, QuantileMean(4), draw)
-
-
-MASKED = dict_of(a=VECTOR, action_mask=mask_of(3))
 PICTURE = dict_of(image=IMAGE, speed=VECTOR)
-PLANES = space_of(2, 6, 7, dtype="uint8", low=0, high=255)
-BYTES = space_of(6, dtype="uint8", low=0, high=255)
-NESTED = dict_of(b=VECTOR, a=dict_of(x=discrete(3)), c={"kind": "tuple", "spaces": [space_of(2)]})
-DUELING = {"dueling": True, "normalize_obs": True}
-NETWORKS = {
-    "actor-critic, categorical": (ActorCritic, VECTOR, discrete(3), {}),
-    "actor-critic, gaussian, relu": (ActorCritic, space_of(2, 3), space_of(4), {"activation": "relu"}),
-    "actor-critic, several choices, discrete observation": (ActorCritic, discrete(5), multi_discrete(2, 3), {}),
-    "actor-critic without hidden layers": (ActorCritic, VECTOR, discrete(3), {"hidden": []}),
-    "action values, multi-discrete observation": (QNetwork, multi_discrete(3, 4), discrete(3), {}),
-    "action values, dueling, normalized": (QNetwork, VECTOR, discrete(3), DUELING),
-    "quantiles, dueling, normalized": (distribution(QuantileMean(5)), VECTOR, discrete(3), DUELING),
-    "quantiles, masked": (distribution(QuantileMean(4)), MASKED, discrete(3), {}),
-    "probabilities, dueling, masked": (distribution(SupportMean(-2, 5, 6)), MASKED, discrete(3), {"dueling": True}),
-    "squashed actor, dict of vectors": (SquashedActor, NESTED, space_of(2), {}),
-    "squashed actor, bits": (SquashedActor, {"kind": "multi_binary", "shape": [5]}, space_of(2), {}),
-    "deterministic actor, normalized": (DeterministicActor, VECTOR, space_of(2, 3), {"normalize_obs": True}),
-    "actor-critic, layer norm": (ActorCritic, VECTOR, discrete(3), {"norm": "layer"}),
-    "deterministic actor, layer norm": (DeterministicActor, VECTOR, space_of(2), {"norm": "layer"}),
-    "noisy, layer norm": (noisy, VECTOR, discrete(3), {"norm": "layer", "noisy_sigma": 0.5}),
-    "actor-critic, image and vector": (ActorCritic, PICTURE, discrete(3), {}),
-    "action values, one convolution": (QNetwork, PLANES, discrete(2), {"cnn": [[3, 3, 2]]}),
-    "action values, bytes that are no image": (QNetwork, BYTES, discrete(2), {}),
-}
-FAST = [
-    *("actor-critic, several choices, discrete observation", "action values, dueling, normalized", "quantiles, masked"),
-    *("squashed actor, dict of vectors", "deterministic actor, normalized", "actor-critic, layer norm"),
-    *("noisy, layer norm", "actor-critic, image and vector"),
-]
-"""One of each kind."""
-
-IMAGES = ("actor-critic, image and vector", "action values, one convolution")
-
-
-def marks(name):
-    slow = [] if name in FAST else [pytest.mark.slow]
-    return [*slow, needs_kernels] if name in IMAGES else slow
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NETWORKS])
-def test_the_host_form_equals_the_compiled_form(name):
-    kind, observation, action, model = NETWORKS[name]
-    net = network(kind, observation, action, **model)
-    for cell in net.cells_and_names():
-        if isinstance(cell[1], Normalizer):
-            cell[1].update(rng(2).normal([0.0, 2.0, 6.0, -20.0], 2.0, (100, 4)))
-    host, graph = acting_network(net, "numpy", "host"), acting_network(net, "graph", "graph")
-    # 5 rows are padded to 8; and both follow a change of the weights.
-    for obs in (observations(observation, 8), observations(observation, 5)):
-        by_host, by_graph = host(obs), graph(obs)
-        assert len(by_host) == len(by_graph)
-        for a, b in zip(by_host, by_graph):
-            assert (a.shape, a.dtype, b.dtype) == (b.shape, np.float32, np.float32)
-            np.testing.assert_allclose(a, b, atol=1e-5)
-        for p in net.get_parameters():
-            p.asnumpy()[...] += 0.05
 
 
 @needs_kernels

@@ -200,21 +200,6 @@ def test_collecting_and_evaluating_remember_their_own(build):
     assert np.array_equal(policy.collect_mode.memory, remembered)
 
 
-def test_a_state_holds_memories_in_the_middle_of_episodes(build):
-    policy, other = build(), build(seed=1)
-    obs = numbers(3, 4)
-    policy.collect_mode.forward(obs)
-    state = policy.state_dict()
-    other.load_state_dict(state)
-    following = policy.collect_mode.forward(obs)
-    assert following["memory"].any()
-    for name, array in other.collect_mode.forward(obs).items():
-        assert np.array_equal(array, following[name]), name
-    # What was saved does not change when the policy goes on, or forgets.
-    policy.collect_mode.reset([0])
-    assert np.array_equal(state["acting"]["memory"]["rows"], following["memory"])
-
-
 # Sequences
 
 STEPS, SEQUENCES = 4, 3
