@@ -26,31 +26,6 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
-OFF_POLICY_CHAIN = """\
-with task.start(async_mode=args.async_, ctx=OnlineRLContext(), lanes=cfg.lanes, resume=run_dir.resume):
-    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
-    task.use(eps_greedy_handler(cfg))
-    task.use(StepCollector(cfg, policy.collect_mode, collector_env))
-    task.use(nstep_reward_enhancer(cfg))
-    task.use(data_pusher(cfg, buffer_))
-    task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer_))
-    task.use(termination_checker(cfg.run.max_env_step))
-    task.use(CkptSaver(policy, cfg.exp_name, train_freq=100))
-    task.use(online_logger(cfg, run_dir))  # progress and metrics.csv
-    task.run()
-"""
-ON_POLICY_CHAIN = """\
-with task.start(async_mode=args.async_, ctx=OnlineRLContext(), lanes=cfg.lanes, resume=run_dir.resume):
-    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
-    task.use(StepCollector(cfg, policy.collect_mode, collector_env))
-    task.use(gae_estimator(cfg, policy.collect_mode))
-    task.use(multistep_trainer(cfg, policy.learn_mode))
-    task.use(termination_checker(cfg.run.max_env_step))
-    task.use(CkptSaver(policy, cfg.exp_name, train_freq=100))
-    task.use(online_logger(cfg, run_dir))  # progress and metrics.csv
-    task.run()
-"""
-
 
 def start_example(name, *args, folder):
     """Runs an example as a user does; returns what it printed."""
@@ -104,11 +79,6 @@ def chain_of(name):
     return "".join(line[4:] for line in block[0].splitlines(keepends=True))
 
 
-@pytest.mark.parametrize(("name", "chain"), [("off_policy.py", OFF_POLICY_CHAIN), ("on_policy.py", ON_POLICY_CHAIN)])
-def test_the_chain_is_written_as_documented(name, chain):
-    assert chain_of(name) == chain
-
-
 def printed_programs():
     """The program of the README, and the one that its difference makes of it."""
     (program,) = [block for block in blocks("python", pages=[ROOT / "README.md"]) if "program" in block.notes]
@@ -124,10 +94,12 @@ def printed_programs():
     return {"ppo": program.code, "dqn": "\n".join([*lines, ""])}
 
 
-@pytest.mark.parametrize(("name", "chain"), [("dqn", OFF_POLICY_CHAIN), ("ppo", ON_POLICY_CHAIN)])
-def test_the_readme_shows_the_lines_of_both_chains(name, chain):
+@pytest.mark.parametrize(("name", "example"), [("dqn", "off_policy.py"), ("ppo", "on_policy.py")])
+def test_the_readme_shows_the_lines_of_both_chains(name, example):
     shown = [line.strip() for line in printed_programs()[name].splitlines()]
-    assert [line.strip() for line in chain.splitlines()[1:]] == shown[-len(chain.splitlines()) : -1]
+    chain = [line.strip() for line in chain_of(example).splitlines()]
+    assert len(chain) > 8
+    assert chain[1:] == shown[-len(chain) : -1]
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Asynchronous runs of toys: what comes out, in which order, and how old the weights were."""
 
-import dataclasses
 import itertools
 import json
 import resource
@@ -13,7 +12,7 @@ import pytest
 from fresh import run_fresh
 from lane_toys import ToyCollector, ToyEnv, ToyLearner, ToyPolicy, run, toy_explorer
 
-from minding.engine import ChainError, CheckpointError, ConfigError, Context, OnlineRLContext, Task, declare
+from minding.engine import ChainError, CheckpointError, ConfigError, OnlineRLContext, Task, declare
 from minding.engine.lanes import processes
 
 THREADS = {"transport": "threads"}
@@ -109,41 +108,6 @@ def test_generators_composites_and_the_profile_work_in_lanes():
     assert state["middleware"]["1.1.0.0:ToyCollector"]["count"] == 2
 
 
-@dataclasses.dataclass
-class OwnContext(Context):
-    """Has nothing of the library's but what is needed to collect."""
-
-    trajectories: dict | None = None
-    count: int = 0
-    name: str = "none"
-
-    def __post_init__(self):
-        self.keep("count", "name")
-
-
-@declare(role="collect", reads=("count",), optional=("collect_kwargs",), writes=("trajectories", "count", "name"))
-def own_collector():
-    def collect(ctx):
-        assert not hasattr(type(ctx), "collect_kwargs")
-        ctx.trajectories = {"type": type(ctx).__name__, "step": ctx.total_step}
-        ctx.count += 2
-        ctx.name = f"{ctx.name}+"[-3:]
-
-    return collect
-
-
-def test_a_context_of_your_own_works_with_counters_of_its_own():
-    rows = []
-    with Task().start(True, OwnContext(), lanes={**THREADS, "max_staleness": 1}) as task:
-        task.use(own_collector()).use(lambda ctx: rows.append((ctx.total_step, ctx.trajectories, ctx.count, ctx.name)))
-        task.run(max_step=4)
-    assert [row[0] for row in rows] == [0, 1, 2, 3]
-    assert [row[1] for row in rows] == [{"type": "OwnContext", "step": step} for step in range(4)]
-    assert [row[2] for row in rows] == [2, 4, 6, 8]
-    # Text is taken over as it comes.
-    assert rows[-1][3].endswith("+")
-
-
 SCRIPT = """
 import dataclasses, enum, json, sys, weakref
 sys.path[:] = {path!r}
@@ -167,24 +131,26 @@ class OwnError(Exception):
 class MyContext(Context):
     var1: int = 0
     var2: list | None = None
+    text: str = "none"
     speed: Speed | None = None
     trajectories: object = None
 
     def __post_init__(self):
-        self.keep("var1", "var2")
+        self.keep("var1", "var2", "text")
 
 @dataclasses.dataclass
 class Result:
     speed: Speed
     modules: int
 
-@declare(role="collect", reads=("var1", "speed"), writes=("trajectories", "var1", "speed"))
+@declare(role="collect", reads=("var1", "text", "speed"), writes=("trajectories", "var1", "text", "speed"))
 def collect():
     def call(ctx):
         if ctx.var1 == 30:
             raise OwnError(ctx.var1)
         ctx.trajectories = Result(ctx.speed, "mindspore" in sys.modules)
         ctx.var1 += 10
+        ctx.text = "step " + str(ctx.var1)
         ctx.speed = Speed.FAST
     return call
 
@@ -194,6 +160,7 @@ def before(ctx):
 rows = []
 def note(ctx):
     result = ctx.trajectories
+    assert ctx.text == "step " + str(ctx.var1)
     rows.append([type(result) is Result, result.speed is Speed.FAST, result.modules, ctx.var1])
 
 {body}
