@@ -507,22 +507,6 @@ def test_doctor_gives_the_fix_for_a_setting_that_corrupts(tmp_path):
     assert "unset" in out.stdout
 
 
-def test_another_algorithm_does_not_take_the_presets_settings(refused):
-    error = refused("train", "acrobot_ppo", "policy.type=dqn")
-    assert "policy.type='dqn': the other settings are those of 'ppo' (unknown key 'policy.learn" in error
-
-
-def test_a_picture_or_video_that_cannot_be_written_is_bad_input(training, tmp_path, capsys, monkeypatch, refused):
-    assert "picture 'curve.xyz': expected a name that ends with one of ." in refused(
-        "plot", "absent", "-o", "curve.xyz"
-    )
-    run(["train", "cartpole_ppo", "--out", str(tmp_path)])
-    for file, message in (("film.txt", "ends with one of .gif, .mp4"), ("film.mp4", "(.gif needs nothing)")):
-        monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-        capsys.readouterr()
-        assert message in refused("record", tmp_path / "cartpole_ppo", "--out", file)
-
-
 def test_bad_input_is_found_before_mindspore_loads():
     code = (
         "import sys; from minding.cli import run\n"

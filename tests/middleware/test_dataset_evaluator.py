@@ -8,11 +8,10 @@ from fakes import discrete, space_of, tiny_config
 from recordings import choices, dataset, log
 
 from minding.engine import OfflineRLContext, Task
-from minding.engine.buffers import DatasetTables
 from minding.engine.data.holdout import first_steps, hold_out
 from minding.engine.data.rewards import RewardScale
 from minding.engine.process.runtime import ms
-from minding.middleware import dataset_evaluator, offline_data_fetcher
+from minding.middleware import dataset_evaluator
 from minding.policies import get_policy_class
 
 STATES, ACTIONS, GAMMA = 5, 2, 0.9
@@ -262,19 +261,6 @@ def test_an_error_judges_nothing_and_a_signal_aborts_the_fit():
     judge, ctx = dataset_evaluator(cfg, one, data, task=failed), OfflineRLContext(train_iter=10)
     judge.finish(ctx)
     assert ctx.data_eval is None
-
-
-def test_what_does_not_fit_is_told_before_the_first_step():
-    still, data = Judged(lambda obs: np.zeros((len(obs), 1), np.float32)), counting(4, 3)
-    judge = evaluator(still, data)
-    cfg = tiny_config("td3_bc", space_of(1), space_of(1), **{"policy.learn.batch_size": 2})
-    fields = {name: field for name, field in get_policy_class("td3_bc")(cfg).row_fields.items()}
-    learned, _ = hold_out(data, 0.5, 0)
-    assert judge.clashes([offline_data_fetcher(cfg, DatasetTables(learned, fields))]) == []
-    (told,) = judge.clashes([offline_data_fetcher(cfg, DatasetTables(data, fields))])
-    assert "the episodes that it judges by are learned from" in told
-    (told,) = evaluator(still, data, **{"policy.other.holdout": 0.0}).requirements()
-    assert "set policy.other.holdout" in told
 
 
 @pytest.mark.parametrize("algorithm", ["td3_bc", "iql", "awac", "cql", "discrete_cql"])

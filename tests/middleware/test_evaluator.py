@@ -8,7 +8,7 @@ from fakes import AgePolicy, CountingEnv, CountingPolicy
 
 from minding.engine import OnlineRLContext, Task
 from minding.engine.types import EpisodeEnd
-from minding.middleware import StepCollector, interaction_evaluator
+from minding.middleware import interaction_evaluator
 from minding.middleware.evaluator import play_episodes
 
 
@@ -167,16 +167,6 @@ def test_an_evaluation_without_an_end_of_an_episode_says_so(caplog, monkeypatch)
     caplog.clear()
     play_episodes(AgePolicy().eval_mode, CountingEnv(lengths=(1, 1)), 4, max_steps=5)
     assert caplog.text == ""
-
-
-def test_environments_that_something_else_steps_are_refused(evaluator, counting_config):
-    env, other = CountingEnv(), CountingEnv()
-    middleware, policy = evaluator(env)
-    cfg = counting_config(**{"policy.collect.n_sample": 4})
-    own, shared = (StepCollector(cfg, policy.collect_mode, each) for each in (other, env))
-    assert middleware.clashes([middleware, own]) == []
-    (problem,) = middleware.clashes([middleware, shared])
-    assert problem.startswith("it plays in the environments of another middleware, and would end their episodes")
 
 
 class Broken(CountingEnv):

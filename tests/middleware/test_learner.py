@@ -13,7 +13,7 @@ from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.config.config import Config, updates_per_step
 from minding.engine.data.batch import Field
-from minding.middleware import OffPolicyLearner, data_pusher, nstep_reward_enhancer
+from minding.middleware import OffPolicyLearner
 
 FIELDS = {"number": Field()}
 
@@ -209,31 +209,3 @@ def test_a_ratio_in_replayed_rows_counts_their_steps(parts):
     buffer.push(numbers(10))
     assert trained(middleware, OnlineRLContext(), (10, 17, 18, 58)) == [0, 0, 1, 5]
     assert "policy.learn.train_ratio=4.0 counts" in middleware.clashes([middleware, parts()[0]])[0]
-
-
-def test_one_ratio_for_several_learners_is_refused(parts):
-    (one, *_), (two, *_) = (parts(updates_per_step=0.5) for _ in range(2))
-    assert "counts the gradient steps of all learners of the chain" in one.clashes([one, two])[0]
-    assert one.clashes([one]) == []
-
-
-def test_n_step_returns_that_nothing_computes_are_missed(counting_config):
-    cfg = counting_config(**{"policy.learn.warmup": 1, "policy.learn.nstep": 3, "policy.other.save_buffer": True})
-    fields = {**FIELDS, "discount": Field()}
-    buffer = ReplayBuffer(100, fields)
-    learner, pusher = OffPolicyLearner(cfg, ReadingLearner(fields), buffer), data_pusher(cfg, buffer)
-    enhancer = nstep_reward_enhancer(cfg)
-    (problem,) = learner.clashes([pusher, learner])
-    assert problem.startswith(
-        "policy.learn.nstep=3, and the rewards pushed are those of single steps: put nstep_reward"
-    )
-    assert learner.clashes([enhancer, pusher, learner]) == []
-    assert learner.clashes([pusher, enhancer, learner]) == [problem]
-    # Rows without a discount are summed by the policy; a buffer that was filled otherwise may hold returns.
-    own = OffPolicyLearner(cfg, ReadingLearner(FIELDS), buffer)
-    assert own.clashes([pusher, own]) == learner.clashes([learner]) == []
-    (twice,) = own.clashes([enhancer, pusher, own])
-    assert twice == (
-        "the rewards pushed are returns of 3 steps, and the policy takes those of single steps (its rows have no "
-        "discount): leave nstep_reward_enhancer out"
-    )

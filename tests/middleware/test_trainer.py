@@ -86,39 +86,6 @@ def test_the_order_goes_on_from_a_saved_state(counting_config):
     assert after[0] == after[1]
 
 
-LONE = {"policy.learn.n_minibatch": 8}
-COMPARED = {
-    "normalized advantages": ("ppo", multistep_trainer, LONE, "policy.learn.normalize_advantage=false"),
-    "one step on one row": (
-        "a2c",
-        trainer,
-        {"policy.learn.normalize_advantage": True, "policy.collect.n_sample": 1, "env.collector_env_num": 1},
-        "policy.learn.normalize_advantage=false",
-    ),
-    "a mean as the baseline": (
-        "pg",
-        multistep_trainer,
-        {**LONE, "policy.learn.baseline": "mean"},
-        "policy.learn.baseline=none",
-    ),
-    "standardised returns": ("pg", multistep_trainer, LONE, "policy.learn.baseline=none"),
-}
-
-
-@pytest.mark.parametrize("case", COMPARED)
-def test_minibatches_of_one_row_are_refused_for_comparisons(counting_config, case):
-    algorithm, factory, settings, instead = COMPARED[case]
-    (problem,) = factory(counting_config(algorithm, **settings), ReadingLearner(FIELDS)).requirements()
-    count = settings.get("policy.collect.n_sample", 8)
-    assert f"policy.collect.n_sample={count} in {count} minibatch" in problem
-    assert problem.endswith(f"use policy.collect.n_sample={2 * count} or more, or {instead}")
-    name, _, value = instead.partition("=")
-    without = {**settings, name: False if value == "false" else value}
-    larger = {**settings, "policy.collect.n_sample": 2 * count}
-    for fitting in (without, larger):
-        assert factory(counting_config(algorithm, **fitting), ReadingLearner(FIELDS)).requirements() == []
-
-
 def test_the_plain_trainer_makes_one_step_on_all_valid_rows(counting_config):
     learner = ReadingLearner(FIELDS)
     middleware = trainer(counting_config("ppo", **{"run.max_env_step": 200}), learner)

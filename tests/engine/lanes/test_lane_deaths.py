@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from lane_toys import ExitOnce, ToyCollector, ToyContext, ToyEnv, ToyLearner, ToyPolicy, run
 
-from minding.engine import Task, declare
+from minding.engine import Task
 from minding.engine.errors import LaneError
 from minding.engine.lanes import run as lanes_run
 from minding.engine.lanes import supervised
@@ -239,20 +239,6 @@ def test_an_error_that_cannot_be_pickled_keeps_type_and_message():
     assert "in middleware 'ToyCollector'" in error.__notes__[0]
     assert error.__notes__[-1] == "in middleware 'collect lane' (position 0, step 0)"
     assert hook.finished == [0]
-
-
-def test_two_policies_with_weights_of_one_name_are_refused():
-    policy, other = ToyPolicy(), ToyPolicy()
-
-    @declare(role="collect", reads=("trajectories",))
-    def judge():
-        mode = other.mode
-        return lambda ctx: mode.forward(0.0)
-
-    with Task().start(True, ToyContext()) as task:
-        task.use(ToyCollector(policy.mode, ToyEnv())).use(judge())
-        with pytest.raises(LaneError, match="two policies of the collect lane both have weights named 'weight'"):
-            task.run(max_step=1)
 
 
 # Signals, in real processes

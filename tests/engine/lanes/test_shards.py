@@ -4,11 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from fakes import refuses
 from lane_toys import ToyMode, plain
 
 from minding.configs import compile_run, load_preset
-from minding.engine import ChainError, CheckpointError, OnlineRLContext, Task, declare
+from minding.engine import OnlineRLContext, Task, declare
 from minding.engine.data.rollout_joins import join_shards
 from minding.engine.lanes.shipping import PickledMembers
 from minding.engine.seeding import SeedStreams
@@ -147,33 +146,6 @@ def test_a_resumed_run_continues_every_shard_where_it_was(lanes, cfg):
     # What was under way is collected again with newer weights, and from where its collectors were.
     assert [row["env_step"] for row in rest] == [row["env_step"] for row in whole[4:]]
     assert [row["rollout"]["collector"] for row in rest] == [0, 1, 0, 1]
-
-
-def test_a_checkpoint_of_another_division_is_refused_by_name(cfg):
-    _, state, _ = run(cfg, 1, AHEAD)
-    refuses(CheckpointError, ("lanes.shards was 2 and is 4", lambda: run(cfg, 2, {**AHEAD, "shards": 4}, state=state)))
-    task = Task()
-    with task.start(ctx=OnlineRLContext()):
-        chain(task, cfg, new_mode(), [])
-        refuses(CheckpointError, ("lanes.collectors was 4 and is 1", lambda: task.load_state_dict(state[0])))
-
-
-@declare(role="collect", reads=("trajectories",), writes=("train_output",))
-def own_mean():
-    return lambda ctx: setattr(ctx, "train_output", {"mean": float(ctx.trajectories.obs.mean())})
-
-
-def undeclared(ctx):
-    ctx.train_output = {"first": float(ctx.trajectories.obs[0, 0, 0])}
-
-
-@pytest.mark.parametrize("writer", [own_mean(), undeclared], ids=["declared", "undeclared"])
-def test_a_field_that_cannot_be_joined_names_its_writer(writer, cfg):
-    task = Task()
-    with task.start(True, OnlineRLContext(), lanes=SHARDS):
-        task.use(StepCollector(cfg, new_mode(), make_collector_env(cfg)))
-        task.use(writer, role="collect").use(lambda ctx: None)
-        refuses(ChainError, ("at position 1 sets ctx.train_output in 4 shards", lambda: task.run(max_step=1)))
 
 
 def test_ends_and_events_of_a_shard_reach_the_main_process(cfg):
