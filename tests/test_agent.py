@@ -679,14 +679,6 @@ def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, monkeypatch):
     made.close()
 
 
-class Instance:
-    """Something that no configuration holds."""
-
-
-def encoded(encoder):
-    return minding.Agent("ppo", "CartPole-v1", encoder=encoder)
-
-
 def test_the_home_folder_is_meant_by_its_sign(pole, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(pole.run_dir.parent)

@@ -65,15 +65,6 @@ def repeated(user, defaults, prefix=""):
     return paths
 
 
-def compile_cartpole(*overrides, algorithm="ppo"):
-    return compile_run(Config(env={"env_id": "CartPole-v1"}, policy={"type": algorithm}), overrides)
-
-
-BUFFER, LIMITER, TABLE = "policy.other.buffer_size", "policy.other.table.limiter", "policy.other.replay=table"
-TIMES = [TABLE, "policy.other.table.max_times_sampled=1", "policy.learn.batch_size=2000"]
-UPDATES = "policy.learn.update_per_collect={}"
-
-
 SAVED = {"seed": 7, "env": {"env_id": "CartPole-v1"}, "policy": {"type": "ppo"}}
 
 
