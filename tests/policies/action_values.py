@@ -214,7 +214,6 @@ class ActionValueTests:
 
     def values(self, p, part, obs):
         """The action values (B, A) by which a network chooses."""
-        raise NotImplementedError
 
     def draws(self, bench):
         """The random numbers of the next learn call, for each step."""
@@ -222,11 +221,9 @@ class ActionValueTests:
 
     def goal(self, bench, p, rows, draw):
         """What a step learns, a constant; p: the parameters before it."""
-        raise NotImplementedError
 
     def step(self, bench, p, rows, goal, draw):
         """Losses of the rows, the values of what was done, and the errors that are their priorities, (B,) each."""
-        raise NotImplementedError
 
     def td_target(self, bench, batch):
         """What the root cell computes of a batch of 30 rows."""
@@ -234,7 +231,6 @@ class ActionValueTests:
 
     def of_best(self, p, obs, best):
         """What the target network says of the actions `best`."""
-        raise NotImplementedError
 
     def best(self, bench, p, next_obs):
         of_target, online = self.values(p, "target", next_obs), bench.root.double

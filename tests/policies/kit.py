@@ -239,13 +239,7 @@ class CriticStep:
         part = self.critics[0].partition(".")[0]
         return {**p, **{name: array for name, array in after.items() if name.startswith(f"{part}.")}}
 
-    # Of an algorithm
-
-    def target(self, p):
-        raise NotImplementedError
-
-    def actor_loss(self, p):
-        raise NotImplementedError
+    # An algorithm has its own `target` and `actor_loss`, by the parameters.
 
     def metrics(self, p, after):
         """Metrics by name, from the parameters before and after the step."""

@@ -207,7 +207,6 @@ class TeamTests:
 
     def errors(self, own, fixed, episode):
         """Errors of the steps of an `Episode` by parameters and those of the targets, and how much each counts."""
-        raise NotImplementedError
 
     def test_the_update_has_the_loss_and_gradient_of_its_formula(self, bench):
         policy = bench.policy

@@ -3,7 +3,9 @@
 import kit
 import numpy as np
 import pytest
+from action_values import linear, np_features
 from fakes import VECTOR, dict_of, discrete, draw_masks, mask_of
+from float64_networks import linear_head
 from kit import BATCH
 
 pytestmark = pytest.mark.eager
@@ -36,18 +38,10 @@ built, bench = kit.benches(
 )
 
 
-def layer(p, name, x):
-    return x @ p[f"{name}.weight"].T + p[f"{name}.bias"]
-
-
-def scores(p, part, last, obs):
-    """Outputs (B, A) of a network with one hidden layer."""
-    return layer(p, f"{part}.{last}", np.maximum(layer(p, f"{part}.torso.layers.0", obs), 0.0))
-
-
 def q_values(p, critics, obs):
     """Those of both critics, (2, B, A)."""
-    return np.stack([scores(p, f"{critics}.q{i}", "advantage", obs) for i in (1, 2)])
+    parts = [f"{critics}.q{i}" for i in (1, 2)]
+    return np.stack([linear(p, f"{part}.advantage", np_features(p, part, obs)) for part in parts])
 
 
 class Step(kit.CriticStep):
@@ -59,7 +53,7 @@ class Step(kit.CriticStep):
     def expectations(self, p, critics, place):
         """Values and entropies of states under the policy, (B,) each, summed over the legal actions alone."""
         obs, legal = self.read(place)
-        logits, q = scores(p, "net", "head.linear", obs), q_values(p, critics, obs).min(axis=0)
+        logits, q = linear_head(p, "net", "linear", obs), q_values(p, critics, obs).min(axis=0)
         alpha, values, entropies = np.exp(p["log_alpha"]), np.zeros(BATCH), np.zeros(BATCH)
         for n in range(BATCH):
             allowed = np.flatnonzero(legal[n])

@@ -91,10 +91,10 @@ ALWAYS = {**SMALL, "learn": {"grad_norm": 0.0}, "policy.other.buffer_size": 60}
 built, bench = kit.benches("dreamer", count=1, kinds=KINDS, prepare=with_a_buffer, **ALWAYS)
 
 
-def history(fields):
-    """Rows ordered by time, then environment."""
+def history(fields, counts=COUNTS, share=0.35):
+    """Rows ordered by time, then environment, a share of which end their episode; counts: of the choices."""
     rng = np.random.default_rng(0)
-    ended = rng.random((TIME, ENVS)) < 0.35
+    ended = rng.random((TIME, ENVS)) < share
     rows = {
         "reward": 3.0 * rng.standard_normal((TIME, ENVS)).astype(np.float32),
         "terminated": ended & (rng.random((TIME, ENVS)) < 0.5),
@@ -104,7 +104,7 @@ def history(fields):
     }
     for name in [name for name in fields if name.startswith("obs")]:
         if fields[name].dtype == "bool":
-            masks = draw_masks(COUNTS, 2 * TIME * ENVS, rng).reshape(2, TIME, ENVS, -1)
+            masks = draw_masks(counts, 2 * TIME * ENVS, rng).reshape(2, TIME, ENVS, -1)
             rows[name], rows[f"next_{name}"] = masks
             continue
         shape, whole = (TIME + 1, ENVS, *fields[name].shape), fields[name].dtype == "int32"
@@ -113,7 +113,7 @@ def history(fields):
         rows[name] = obs[:-1].astype(np.float32)
         rows[f"next_{name}"] = np.where(where, final[1:], obs[1:]).astype(np.float32)
     if fields["action"].dtype == "int32":
-        rows["action"] = rng.integers(0, COUNTS, (TIME, ENVS, len(COUNTS)))
+        rows["action"] = rng.integers(0, counts, (TIME, ENVS, *fields["action"].shape))
     else:
         rows["action"] = rng.uniform(-1.0, 1.0, (TIME, ENVS, 2)).astype(np.float32)
     if "memory" in fields:

@@ -3,9 +3,10 @@
 import kit
 import numpy as np
 import pytest
+from action_values import linear
 from fakes import VECTOR, dict_of, discrete, mask_of
 from float64_networks import gradients, names_of
-from test_dreamer import mlp, np_log_softmax, symexp, symlog, two_hot
+from test_dreamer import ENVS, TIME, history, mlp, np_log_softmax, symexp, symlog, two_hot
 
 from minding.configs.chains.sequence_replay import sequence_buffer
 from minding.engine.seeding import generator_state, restore_generator
@@ -30,7 +31,7 @@ LEARNS = {
 }
 RATIOS = ("policy.learn.train_ratio=4", "policy.learn.reanalysis=0.5")
 RESUMES = {"MuZero": ("CartPole-v1", (*(f"{k}={v}" for k, v in SMALL.items()), *RATIOS))}
-ENVS, TIME, BATCH, ACTIONS, UNROLL = 3, 24, 6, 3, 2
+BATCH, ACTIONS, UNROLL = 6, 3, 2
 
 
 def with_a_buffer(bench):
@@ -42,20 +43,10 @@ def with_a_buffer(bench):
     if hasattr(bench, "buffer"):
         return
     bench.buffer = sequence_buffer(bench.policy.config, bench.policy)
-    ended = rng.random((TIME, ENVS)) < 0.3
-    policy = rng.dirichlet(np.ones(ACTIONS), (TIME, ENVS)).astype(np.float32)
-    obs = rng.standard_normal((2, TIME, ENVS, *VECTOR["shape"])).astype(np.float32)
-    rows = {
-        **{"obs": obs[0], "next_obs": obs[1], "search_policy": policy},
-        "reward": 2.0 * rng.standard_normal((TIME, ENVS)).astype(np.float32),
-        "action": rng.integers(0, ACTIONS, (TIME, ENVS)),
-        "terminated": ended & (rng.random((TIME, ENVS)) < 0.6),
-        "sequence": np.tile(np.arange(ENVS), (TIME, 1)),
-        "begun": np.concatenate([np.ones((1, ENVS), bool), ended[:-1]]),
-        "ended": ended,
-        "strayed": rng.random((TIME, ENVS)) < 0.2,
-    }
-    bench.buffer.push({name: x.reshape(TIME * ENVS, *x.shape[2:]) for name, x in rows.items()})
+    rows = history(bench.buffer.fields, ACTIONS)
+    rows["search_policy"] = rng.dirichlet(np.ones(ACTIONS), TIME * ENVS).astype(np.float32)
+    rows["strayed"] = rng.random(TIME * ENVS) < 0.2
+    bench.buffer.push(rows)
 
 
 built, bench = kit.benches(
@@ -64,12 +55,8 @@ built, bench = kit.benches(
     count=1,
     learn={"grad_norm": 0.0},
     prepare=with_a_buffer,
-    **{**SMALL, "policy.other.buffer_size": 72},
+    **{**SMALL, "policy.other.buffer_size": 78},
 )
-
-
-def linear(p, part, x):
-    return x @ p[f"{part}.weight"].T + p[f"{part}.bias"]
 
 
 def scaled(x):

@@ -99,18 +99,6 @@ class TestPDQN(kit.CriticTests):
         self.check_formulas(built("several passes"))
 
 
-def test_a_choices_value_depends_on_its_own_parameters():
-    obs = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
-    for several in (False, True):
-        policy = kit.make_policy("pdqn", VECTOR, SPACE, modes=("eval",), **{"policy.model.multi_pass": several})
-        critic, numbers = policy.net.host().critic, np.zeros((5, 2), np.float32)
-        before = critic(numbers, [obs])
-        numbers[:, 1] = 1.0
-        after = critic(numbers, [obs])
-        assert np.array_equal(before[:, 0], after[:, 0]) == several
-        assert not np.array_equal(before[:, 1], after[:, 1])
-
-
 def test_exploration_is_noise_on_the_numbers_and_random_actions():
     noise = {"policy.collect.noise.sigma": 0.1}
     policy = kit.make_policy("pdqn", VECTOR, composite(3, numbers=2), modes=("collect", "eval"), **noise)

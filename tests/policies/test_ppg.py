@@ -3,6 +3,7 @@
 import kit
 import numpy as np
 import pytest
+from action_values import linear
 from fakes import VECTOR, composite, discrete
 from float64_networks import categorical, finite_differences, gradients
 
@@ -39,12 +40,8 @@ def features(p, part, obs):
     return np.tanh(obs @ p[f"{part}.torso.layers.0.weight"].T + p[f"{part}.torso.layers.0.bias"])
 
 
-def head(p, part, x):
-    return x @ p[f"{part}.weight"].T + p[f"{part}.bias"]
-
-
 def logits(p, rows):
-    return head(p, "net.policy.head.linear", features(p, "net.policy", rows["obs"]))
+    return linear(p, "net.policy.head.linear", features(p, "net.policy", rows["obs"]))
 
 
 def surrogate(p, rows):
@@ -58,12 +55,12 @@ def entropy(p, rows):
 
 
 def value_loss(p, rows):
-    value = head(p, "net.critic.value", features(p, "net.critic", rows["obs"]))[:, 0]
+    value = linear(p, "net.critic.value", features(p, "net.critic", rows["obs"]))[:, 0]
     return 0.5 * ((value - rows["return"]) ** 2).mean()
 
 
 def head_loss(p, rows):
-    value = head(p, "net.auxiliary", features(p, "net.policy", rows["obs"]))[:, 0]
+    value = linear(p, "net.auxiliary", features(p, "net.policy", rows["obs"]))[:, 0]
     return 0.5 * ((value - rows["return"]) ** 2).mean()
 
 

@@ -4,6 +4,7 @@ import action_values as av
 import numpy as np
 import pytest
 from fakes import discrete
+from test_dreamer import ENVS, TIME, history
 from test_recurrent import gru_step, lstm_step
 
 from minding import training
@@ -44,7 +45,7 @@ RESUMES = {
     )
 }
 ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.other.replay=uniform")
-ENVS, TIME, BATCH = 3, 26, 12
+BATCH = 12
 
 KINDS = {
     "gru": {"learn": {"nstep": 2, "burn_in": 2}},
@@ -60,33 +61,13 @@ def with_a_buffer(bench):
     """Its buffer has episodes of any length that end either way; the first rows are overwritten."""
     av.still_and_shifted(bench)
     bench.buffer = sequence_buffer(bench.policy.config, bench.policy)
-    rows = history(bench.buffer.fields)
+    rows = history(bench.buffer.fields, 3, share=0.2)
     for part in np.array_split(np.arange(TIME * ENVS), 3):
         bench.buffer.push({name: values[part] for name, values in rows.items()})
 
 
 ALWAYS = {**SMALL, "policy.other.buffer_size": 60}
 built, bench, _ = av.value_benches("r2d2", KINDS, with_a_buffer, learn={"grad_norm": 0.0}, **ALWAYS)
-
-
-def history(fields):
-    """Rows ordered by time, then environment."""
-    rng = np.random.default_rng(0)
-    obs, final = rng.standard_normal((2, TIME + 1, ENVS, 4)).astype(np.float32)
-    ended = rng.random((TIME, ENVS)) < 0.2
-    next_obs = np.where(ended[..., None], final[1:], obs[1:])
-    rows = {
-        "obs": obs[:-1],
-        "next_obs": next_obs,
-        "action": rng.integers(0, 3, (TIME, ENVS)),
-        "reward": rng.standard_normal((TIME, ENVS)).astype(np.float32),
-        "terminated": ended & (rng.random((TIME, ENVS)) < 0.5),
-        "memory": rng.uniform(-1.0, 1.0, (TIME, ENVS, *fields["memory"].shape)).astype(np.float32),
-        "sequence": np.tile(np.arange(ENVS), (TIME, 1)),
-        "begun": np.concatenate([np.ones((1, ENVS), bool), ended[:-1]]),
-        "ended": ended,
-    }
-    return {name: values.reshape(TIME * ENVS, *values.shape[2:]) for name, values in rows.items()}
 
 
 # Formulas in float64

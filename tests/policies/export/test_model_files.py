@@ -39,6 +39,22 @@ def onnx(*nodes, more=b""):
     return b"\x08\x08" + field(7, b"".join(field(1, each) for each in nodes)) + more
 
 
+def written(folder, data, file_format="onnx", **changes):
+    """A file with its description."""
+    usual = {
+        "schema": SCHEMA,
+        "sha256": checksum(data),
+        "format": file_format,
+        "inputs": [],
+        "outputs": [],
+        "memory": 0,
+    }
+    path = folder / f"policy.{file_format}"
+    path.write_bytes(data)
+    path.with_name(f"{path.name}.json").write_text(json.dumps({**usual, **changes}))
+    return path
+
+
 LIBRARY = field(5, field(1, "func_name") + field(5, "/tmp/evil.so:run"))
 PLAIN = [mindir(node("REF::MatMul")), onnx(node("MatMul"), node("Relu", fields=[(7, "ai.onnx")]))]
 FORBIDDEN = {
@@ -76,17 +92,7 @@ FORBIDDEN = {
 @pytest.mark.parametrize("name", FORBIDDEN)
 def test_a_file_that_could_run_a_program_is_refused(name, tmp_path):
     file_format, data, message = FORBIDDEN[name]
-    path = tmp_path / f"policy.{file_format}"
-    path.write_bytes(data)
-    description = {
-        "schema": SCHEMA,
-        "sha256": checksum(data),
-        "format": file_format,
-        "inputs": [],
-        "outputs": [],
-        "memory": 0,
-    }
-    path.with_name(f"{path.name}.json").write_text(json.dumps(description))
+    path = written(tmp_path, data, file_format)
     with pytest.raises(ExportError, match=f"it contains .*{message}.*do not load this file"):
         ExportedPolicy(path)
 
@@ -99,10 +105,7 @@ def test_a_file_that_could_run_a_program_is_refused(name, tmp_path):
     ],
 )
 def test_a_description_that_no_export_writes_is_one_error(changes, tmp_path):
-    path, data = tmp_path / "policy.onnx", PLAIN[1]
-    path.write_bytes(data)
-    usual = {"schema": SCHEMA, "sha256": checksum(data), "format": "onnx", "inputs": [], "outputs": [], "memory": 0}
-    path.with_name("policy.onnx.json").write_text(json.dumps({**usual, **changes}))
+    path = written(tmp_path, PLAIN[1], **changes)
     with pytest.raises(ExportError, match=r"policy\.onnx\.json: no readable description; export again"):
         ExportedPolicy(path)
 
@@ -125,11 +128,8 @@ def test_a_constant_that_memory_cannot_hold_is_one_error(tmp_path, capfd):
     ]
     graph = build.helper.make_graph(nodes, "graph", names[:1], names[1:], [shape])
     model = build.helper.make_model(graph, opset_imports=[build.helper.make_opsetid("", 13)], ir_version=8)
-    path, data = tmp_path / "policy.onnx", model.SerializeToString()
-    path.write_bytes(data)
     arrays = {"inputs": [{"name": "obs", "dtype": "float32"}], "outputs": [{"name": "action", "dtype": "float32"}]}
-    description = {"schema": SCHEMA, "sha256": checksum(data), "format": "onnx", "memory": 0, **arrays}
-    path.with_name("policy.onnx.json").write_text(json.dumps(description))
+    path = written(tmp_path, model.SerializeToString(), **arrays)
     with pytest.raises(ExportError, match=r"policy\.onnx cannot compute actions for observations of shapes \(3,\): "):
         ExportedPolicy(path).forward(np.ones(3, np.float32))
     assert capfd.readouterr().err == ""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from fakes import discrete, multi_discrete, needs_kernels, space_of
+from float64_networks import normal
 from kernel_calls import draws, result, run
 from numeric import numeric_gradient
 
@@ -98,23 +99,17 @@ def test_an_action_that_does_not_exist_is_refused(action):
     assert run("categorical", *given, outputs[0, :1].copy(), outputs[1, :1].copy(), outputs[:1].copy()) != 0
 
 
-def np_normal(mean, log_std, action):
-    z = (action - mean) / np.exp(log_std)
-    constant = 0.5 * np.log(2 * np.pi) * len(log_std)
-    return -0.5 * (z**2).sum(axis=1) - log_std.sum() - constant, log_std.sum() + 0.5 * len(log_std) + constant
-
-
 @pytest.mark.parametrize(("rows", "size"), [(1, 1), (7, 3), (33, 8)])
 def test_a_normal_distribution_and_its_gradients(rows, size):
     mean, log_std, action, dlog_prob, dentropy = arrays = draws(2, (rows, size), (size,), (rows, size), (rows,), ())
     log_prob, entropy = result("normal", (mean, log_std, action), (rows,), ())
     mean64, log_std64, action64, *upstream = [x.astype(np.float64) for x in arrays]
-    expected = np_normal(mean64, log_std64, action64)
+    expected = normal(mean64, log_std64, action64)
     np.testing.assert_allclose(log_prob, expected[0], **CLOSE)
     np.testing.assert_allclose(entropy, expected[1], **CLOSE)
 
     def objective(mean, log_std):
-        values = np_normal(mean, log_std, action64)
+        values = normal(mean, log_std, action64)
         return (upstream[0] * values[0]).sum() + upstream[1] * values[1]
 
     dmean, dlog_std = result("normal_gradient", (mean, log_std, action, dlog_prob, dentropy), mean.shape, (size,))

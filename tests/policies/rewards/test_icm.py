@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from action_values import linear
 from fakes import composite, dict_of, discrete, multi_discrete, space_of
 from float64_networks import gradients, names_of, params
 from numeric import numeric_gradient
@@ -48,14 +49,10 @@ def rollout(action, seed=0):
     return Rollout(obs, last, final, np.array([[2, 1]]), taken, zeros, ended, np.zeros_like(ended), None, {})
 
 
-def layer(p, name, x):
-    return x @ p[f"{name}.weight"].T + p[f"{name}.bias"]
-
-
 def features(p, a, b):
-    parts = [np.tanh(layer(p, f"features.encoder.projections.{k}", x)) for k, x in enumerate((a, b))]
-    hidden = np.maximum(layer(p, "features.body.layers.0", np.concatenate(parts, axis=1)), 0.0)
-    return layer(p, "features.head", hidden)
+    parts = [np.tanh(linear(p, f"features.encoder.projections.{k}", x)) for k, x in enumerate((a, b))]
+    hidden = np.maximum(linear(p, "features.body.layers.0", np.concatenate(parts, axis=1)), 0.0)
+    return linear(p, "features.head", hidden)
 
 
 def judged(p, given, kind):
@@ -69,10 +66,10 @@ def judged(p, given, kind):
     )
     taken = given.action.reshape(STEPS * ENVS, *given.action.shape[2:])
     numbers = np.eye(3)[taken] if kind == "choices" else taken.astype(np.float64)
-    hidden = np.maximum(layer(p, "ahead.0.layers.0", np.concatenate([now, numbers], axis=1)), 0.0)
-    errors = 0.5 * np.square(layer(p, "ahead.1", hidden) - then).sum(axis=1)
-    hidden = np.maximum(layer(p, "inverse.layers.0", np.concatenate([now, then], axis=1)), 0.0)
-    found = layer(p, "head.linear", hidden)
+    hidden = np.maximum(linear(p, "ahead.0.layers.0", np.concatenate([now, numbers], axis=1)), 0.0)
+    errors = 0.5 * np.square(linear(p, "ahead.1", hidden) - then).sum(axis=1)
+    hidden = np.maximum(linear(p, "inverse.layers.0", np.concatenate([now, then], axis=1)), 0.0)
+    found = linear(p, "head.linear", hidden)
     if kind == "choices":
         likely = found[np.arange(len(taken)), taken] - np.log(np.exp(found).sum(axis=1))
     else:

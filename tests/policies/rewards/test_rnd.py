@@ -47,17 +47,22 @@ def rollout(seed=0, valid=None, value=None):
     return Rollout(obs, last, None, np.empty((0, 2), np.int64), zeros, zeros, none, none, valid, {})
 
 
+def layer(params, name, x):
+    return x @ params[f"{name}.weight"].T.astype(np.float64) + params[f"{name}.bias"]
+
+
+def after_encoding(params, name, x):
+    """The rest of a network of `Features`, in float64."""
+    hidden = sorted(key.removesuffix(".weight") for key in params if key.startswith(f"{name}.body") and "weight" in key)
+    for each in hidden:
+        x = np.maximum(layer(params, each, x), 0.0)
+    return layer(params, f"{name}.head", x)
+
+
 def mlp(params, name, x):
-    """A network of `Features`, in float64."""
-    layers = sorted(key for key in params if key.startswith(f"{name}.body.layers") and key.endswith("weight"))
-    parts = []
-    for k, leaf in enumerate(x):
-        weight, bias = (params[f"{name}.encoder.projections.{k}.{part}"] for part in ("weight", "bias"))
-        parts.append(np.tanh(leaf @ weight.T.astype(np.float64) + bias))
-    x = np.concatenate(parts, axis=1)
-    for key in layers:
-        x = np.maximum(x @ params[key].T.astype(np.float64) + params[key.replace("weight", "bias")], 0.0)
-    return x @ params[f"{name}.head.weight"].T.astype(np.float64) + params[f"{name}.head.bias"]
+    """A network of `Features` on two leaves, in float64."""
+    parts = [np.tanh(layer(params, f"{name}.encoder.projections.{k}", leaf)) for k, leaf in enumerate(x)]
+    return after_encoding(params, name, np.concatenate(parts, axis=1))
 
 
 def test_rewards_are_errors_over_the_deviation_of_their_sums(rnd):
@@ -180,10 +185,7 @@ def convolved(params, name, x):
     weight, bias = (params[f"{part}.convolutions.0.{each}"].astype(np.float64) for each in ("weight", "bias"))
     windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
     x = np.maximum(np.einsum("bchwij,fcij->bfhw", windows, weight) + bias[:, None, None], 0.0).reshape(len(x), -1)
-    hidden = sorted(key.removesuffix(".weight") for key in params if key.startswith(f"{name}.body") and "weight" in key)
-    for layer in (f"{part}.linear", *hidden):
-        x = np.maximum(x @ params[f"{layer}.weight"].T.astype(np.float64) + params[f"{layer}.bias"], 0.0)
-    return x @ params[f"{name}.head.weight"].T.astype(np.float64) + params[f"{name}.head.bias"]
+    return after_encoding(params, name, np.maximum(layer(params, f"{part}.linear", x), 0.0))
 
 
 def test_images_are_whitened_by_pixel_and_clipped(rnd_of_images):
