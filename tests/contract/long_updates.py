@@ -20,8 +20,6 @@ SETTINGS = {"two dispatch threads": {}, "two kernel threads": {"threads": 2}}
 
 
 class Learner:
-    """A policy that learns from the same rows at every update."""
-
     def __init__(self, algorithm):
         self.policy = get_policy_class(algorithm)(tiny_config(algorithm), ("learn",))
         batches, rng = Batches(self.policy, ROWS), np.random.default_rng(0)

@@ -236,7 +236,6 @@ def test_every_other_preset_builds_a_policy_and_a_chain(name, tmp_path):
 
 
 def kill_a_collector(ctx):
-    """Ends a worker by force, in the middle of a run."""
     if ctx.total_step == 11:
         next(child for child in multiprocessing.active_children() if "collector" in child.name).kill()
 

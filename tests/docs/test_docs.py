@@ -275,7 +275,6 @@ def run_commands(code, folder):
 
 
 def run_script(code, folder):
-    """Runs a program in a separate process, in this folder."""
     script = folder / "block.py"
     lines = code.splitlines()
     imports = [line for line in lines if line.startswith(("from ", "import "))]
@@ -545,7 +544,6 @@ def rows_of(library):
 
 
 def resolves(name):
-    """Whether a dotted name leads to a module, or to what one has."""
     module, _, attribute = name.rpartition(".")
     try:
         return bool(importlib.import_module(name))

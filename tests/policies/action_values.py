@@ -54,7 +54,6 @@ def still_and_shifted(bench):
 
 
 def value_benches(algorithm, kinds, prepare=still_and_shifted, **settings):
-    """The fixtures `built`, `bench`, and `each`: a `Bench` of each kind."""
     built, bench = kit.benches(algorithm, VECTOR, discrete(ACTIONS), ROWS, kinds, prepare, **settings)
     return built, bench, kit.each_of(kinds)
 
@@ -108,7 +107,6 @@ def linear(p, name, x, noise=None):
 
 
 def np_features(p, part, x, noise=None):
-    """One hidden layer."""
     return np.maximum(linear(p, f"{part}.torso.layers.0", x.astype(np.float64), noise), 0.0)
 
 
@@ -148,7 +146,6 @@ def np_huber(error, kappa=1.0):
 
 
 def np_project(probability, x, support):
-    """Algorithm 1 of C51's paper with its loop over the atoms."""
     low, step = support[0], support[1] - support[0]
     moved = np.zeros((len(probability), len(support)))
     for b, j in np.ndindex(*probability.shape):
@@ -160,7 +157,6 @@ def np_project(probability, x, support):
 
 
 def np_excess(m, loss):
-    """The relative entropy of cross entropies to targets m."""
     return loss + np.where(m > 0.0, m * np.log(np.maximum(m, 1e-300)), 0.0).sum(axis=1)
 
 

@@ -5,7 +5,6 @@ from numeric import numeric_gradient
 
 
 def params(policy):
-    """All parameters of a policy by name."""
     return {name: value.astype(np.float64) for name, value in policy.state_dict()["params"].items()}
 
 
@@ -102,7 +101,6 @@ def finite_differences(loss, p, part, step=1e-6):
 
 
 def names_of(policy, group="net"):
-    """Names of the parameters of a group of the optimizer, in its order."""
     names = {id(p): name for name, p in policy.params.items()}
     return [names[id(p)] for p in policy.root.optim.groups[group].params]
 

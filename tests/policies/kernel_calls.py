@@ -55,7 +55,6 @@ SLOPE = {"none": lambda y: np.ones_like(y), "relu": lambda y: 1.0 * (y > 0), "ta
 
 
 def check_layer(arrays, activation):
-    """A layer and its gradients are those of float64."""
     x, weight, bias, dout = arrays
     x64, weight64, bias64, dout64 = doubles(arrays)
     (batch, inputs), outputs = x.shape, len(weight)
@@ -75,7 +74,6 @@ def close(found, expected, terms):
 
 @pytest.fixture
 def defaults_afterwards():
-    """Products are those of one thread again, without oneDNN."""
     yield
     LIBRARY.use_threads(1)
     kernels.use_onednn(False)

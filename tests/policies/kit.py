@@ -58,12 +58,10 @@ class Bench:
 
     @property
     def settings(self):
-        """The section `policy.learn`."""
         return self.policy.cfg.learn
 
     @property
     def params(self):
-        """All parameters by name, in float64."""
         return params(self.policy)
 
     def hold_still(self):
@@ -71,7 +69,6 @@ class Bench:
         set_rate(self.policy, 1e-12)
 
     def rows(self, seed=0, **sizes):
-        """Random rows that fill the tables; sizes: of fields of integers."""
         return rows_of(self.batches.layout, self.count, np.random.default_rng(seed), {**self.batches.sizes, **sizes})
 
     def batch(self, rows, index=None):
@@ -156,7 +153,6 @@ def one_step(policy, batch):
 
 
 def check_metrics(found, expected, **tolerance):
-    """Metrics are those of the formulas."""
     expected = {name: float(number) for name, number in expected.items()}
     chosen = {name: found[name] for name in expected}
     assert chosen == pytest.approx(expected, **{"rel": 1e-5, "abs": 2e-6, **tolerance})
@@ -180,7 +176,6 @@ def check_slopes(loss, p, names, found, **tolerance):
 
 
 def check_bits(found, expected):
-    """Parameters, or other arrays by name, are equal to the bit."""
     assert found.keys() == expected.keys()
     assert [name for name in expected if found[name].tobytes() != expected[name].tobytes()] == []
 
@@ -190,13 +185,11 @@ ONLINE = {"target_": "", "targets": "critics", "target.": "net."}
 
 
 def online(name):
-    """The parameter that a target follows."""
     start = next(start for start in ONLINE if name.startswith(start))
     return name.replace(start, ONLINE[start], 1)
 
 
 def parts_of(bench):
-    """The parts of a root cell with parameters, without the optimizer."""
     return {name.partition(".")[0] for name in bench.params} - {"optim"}
 
 
@@ -300,7 +293,6 @@ class CriticTests:
     """Tolerances of gradients, where they are not those of `check_gradients`."""
 
     def rows(self, bench):
-        """Rows of which some end, and others are cut by a time limit or by nothing: they are learned from alike."""
         rows, place = bench.rows(), np.arange(STEPS * BATCH)
         rows["terminated"] = (place % 4 == 0).astype(np.float32)
         rows["action"] = np.tanh(rows["action"])
@@ -310,7 +302,6 @@ class CriticTests:
         return rows
 
     def learn(self, bench, rows, first=0, steps=1):
-        """Some steps of the rows, from one on."""
         return bench.learn(rows, np.arange(first * BATCH, (first + steps) * BATCH).reshape(steps, BATCH))
 
     def check_formulas(self, bench):

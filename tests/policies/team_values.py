@@ -44,7 +44,6 @@ def disturbed(bench):
 
 
 def team_benches(algorithm, **settings):
-    """The fixtures of an algorithm for the episodes below."""
     return kit.benches(
         algorithm, SPACE, discrete(ACTIONS), TIME * EPISODES, prepare=disturbed, **SMALL, **kit.RAW, **settings
     )
@@ -239,7 +238,6 @@ class TeamTests:
 
 TWO_STEP = "minding.envs.games.two_step:TwoStep"
 ONE_STEP = "minding.envs.games.matrix_game:MatrixGame"
-
 
 PLAY = (
     *("run.max_env_step=4000", "policy.collect.n_sample=80", "policy.other.buffer_size=2000"),

@@ -55,7 +55,6 @@ def rows_of(bench):
 
 
 def np_conv(x, weight, bias):
-    """Plain loops in float64."""
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     out = np.zeros((len(x), len(weight), *x.shape[2:]))
     for r in range(x.shape[2]):

@@ -66,8 +66,6 @@ built, bench, each = av.value_benches("c51", KINDS, learn={"grad_norm": 0.0}, **
 
 
 class CategoricalTests(av.ActionValueTests):
-    """Of distributions over a support."""
-
     def log_probability(self, p, part, obs, noise=None):
         return av.np_log_softmax(av.np_atoms(p, part, obs, ATOMS, noise))
 

@@ -41,7 +41,6 @@ SETTINGS = {**SMALL, "learn": {**LEARN, "target.freq": 3}}
 
 
 def disturbed(bench):
-    """With a target that differs from the critic."""
     rng = np.random.default_rng(3)
     for cell in (bench.root.net, bench.root.critic, bench.root.target):
         for p in cell.get_parameters():

@@ -86,7 +86,6 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="module")
 def built(request, build):
-    """A policy with the state from which it started."""
     policy = build(request.param)
     started = copy.deepcopy(policy.state_dict())
     return types.SimpleNamespace(case=request.param, policy=policy, started=started, batches=batches_of(policy))
@@ -94,7 +93,6 @@ def built(request, build):
 
 @pytest.fixture(scope="module")
 def compiled(built):
-    """A policy whose graph has run."""
     built.policy.learn_mode.forward(random_batch(built.batches))
     return built
 
@@ -327,7 +325,6 @@ def test_random_actions_fill_the_space(policy):
 
 
 def for_all_agents(policy):
-    """An observation as the acting network takes it, and a memory."""
     obs, count = observation(policy), policy.spec["num_agents"]
     return (obs if count == 1 else policy.eval_mode.actor.rows(obs)), draw_memory(policy, 6 * count)
 

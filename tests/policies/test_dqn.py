@@ -60,7 +60,6 @@ class TestUpdate(av.ActionValueTests):
         return av.np_returns(rows, self.of_best(p, rows["next_obs"], best)[:, None])[:, 0]
 
     def policy_of(self, scores):
-        """Log-probabilities, (B, A)."""
         return scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
 
     def step(self, bench, p, rows, goal, draw):

@@ -125,7 +125,6 @@ def history(fields, counts=COUNTS, share=0.35):
 
 
 def hot(action):
-    """Choices (..., K) as joined one-hots."""
     return np.concatenate([np.eye(n)[action[..., k]] for k, n in enumerate(COUNTS)], axis=-1)
 
 
@@ -208,7 +207,6 @@ class Oracle:
         return (1 - self.model.unimix) * p + self.model.unimix / classes
 
     def features(self, p, t):
-        """Of the observations at t."""
         if len(self.names) == 1:
             return mlp(p, "net.seen.torso", symlog(self.seen["obs"][t]))
         parts = [symlog(self.seen["obs.seen"][t]), np.eye(3)[self.seen["obs.symbol"][t].astype(int)]]
@@ -427,8 +425,6 @@ def test_the_update_has_the_losses_of_its_formulas(built, kind):
 
 
 class Unrolled(nn.Cell):
-    """The states of sequences as learning computes them."""
-
     def __init__(self, net):
         super().__init__(auto_prefix=False)
         self.net = net

@@ -16,7 +16,6 @@ built, bench = kit.critic_benches("edac", "targets", kinds=KINDS, model={"n_crit
 
 
 def slopes(p, name, action, obs):
-    """Gradients of the values for the actions, (B, A)."""
     weight = p[f"{name}.torso.layers.0.weight"]
     hidden = np.concatenate([obs, action], axis=1) @ weight.T + p[f"{name}.torso.layers.0.bias"]
     return ((hidden > 0) * p[f"{name}.value.weight"]) @ weight[:, obs.shape[1] :]

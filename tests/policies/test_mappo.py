@@ -63,7 +63,6 @@ def team_obs(num_envs=8, seed=0, state_offset=0.0):
 
 @pytest.fixture(scope="module")
 def made():
-    """Policies without and with a memory."""
     memory = {**MEMORY, "policy.learn.value_clip": False}
     return {
         kind: kit.Bench(MAPPO(team_config(**{"policy.learn.huber_delta": 0.8}, **own)), ROWS, kind)

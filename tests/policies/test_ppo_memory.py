@@ -61,14 +61,6 @@ def test_sequences_are_learned_from_as_they_were_acted(bench, rollout):
         assert abs(changed["value_loss"] / metrics["value_loss"] - 1.0) > 1e-3
 
 
-def test_only_what_is_remembered_before_the_first_rows_is_read(bench, rollout):
-    bench.hold_still()
-    expected = bench.learn(rollout, HALVES).metrics
-    later = rollout["memory"].copy()
-    later[ENVS:] = 7.0
-    assert bench.learn({**rollout, "memory": later}, HALVES).metrics == expected
-
-
 def test_the_update_follows_its_formula_without_reset_rows(bench, rollout):
     bench.hold_still()
     rng = np.random.default_rng(1)
@@ -92,15 +84,3 @@ def test_the_update_follows_its_formula_without_reset_rows(bench, rollout):
     other = {name: np.where(valid, rollout[name], np.float32(3.0)) for name in ("advantage", "return", "value")}
     batch = bench.batch({**rollout, **other, "log_prob": old, "valid": valid}, TWICE)
     assert bench.policy.learn_mode.forward(batch).metrics == metrics
-
-
-def test_gradients_flow_back_to_the_first_row(built, rollout):
-    """Only the last row counts; what the encoder sees before still moves the weights of the memory."""
-    last, moved = np.zeros(ROWS, bool), []
-    last[-ENVS:] = True
-    rows = {**rollout, "valid": last, "begun": np.zeros(ROWS, bool)}
-    for first in (rollout["obs"], np.concatenate([np.zeros((ENVS, 4), np.float32), rollout["obs"][ENVS:]])):
-        bench = built()
-        bench.learn({**rows, "obs": first}, TWICE)
-        moved.append(bench.params["net.memory.inputs.weight"])
-    assert np.abs(moved[0] - moved[1]).max() > 1e-6

@@ -24,7 +24,6 @@ built, bench = team_benches("qmix", learn={"grad_norm": 0.0, "gamma": 0.9, "td_l
 
 
 def np_mix(p, part, q, state):
-    """The value (B,) of a team, by the formula."""
     hidden = [np.maximum(linear(p, f"{part}.hidden.{k}.layers.0", state.astype(np.float64)), 0.0) for k in range(3)]
     weight1 = np.abs(linear(p, f"{part}.weight1", hidden[0])).reshape(len(q), AGENTS, -1)
     weight2 = np.abs(linear(p, f"{part}.weight2", hidden[1]))

@@ -93,14 +93,12 @@ class Sequences:
         return av.np_heads(p, part, features)
 
     def remembered(self, p, part):
-        """Before the first learned row."""
         h = self.rows["memory"][0]
         for t in range(self.learn.burn_in):
             h = np.where(self.filled[t][:, None], self.after(p, part, self.rows["obs"][t], h), h)
         return h
 
     def unrolled(self, p, part, h):
-        """What is remembered after each learned row."""
         made = []
         for obs in self.rows["obs"][self.learn.burn_in :]:
             h = self.after(p, part, obs, h)

@@ -40,8 +40,6 @@ class Policy:
 
 
 class Readers(forge_proofs.Readers):
-    """The same readers around the simple policy."""
-
     def __init__(self, run, newest):
         self.run, self.newest, self.usual = run, newest, {}
         self.policy = Policy(compile_run(RunDir.open(run).load_config()))
@@ -53,7 +51,6 @@ class Readers(forge_proofs.Readers):
 
 @pytest.fixture
 def forged(tmp_path):
-    """Readers of a copy of a run folder, and the original."""
     user = Config(exp_name="run", env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
     cfg = compile_run(user, [f"run.out_dir={tmp_path}"])
     run = RunDir.create(cfg)

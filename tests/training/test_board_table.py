@@ -60,8 +60,6 @@ def test_a_board_shows_marks_and_the_numbers_of_moves():
 
 
 class OnePlane(TicTacToe):
-    """Shows all stones in one plane."""
-
     def planes(self, state):
         own, other = np.split(super().planes(state), 2, axis=1)
         return (own - other + 1) / np.float32(2)

@@ -35,8 +35,6 @@ class Painted(gymnasium.Env):
 
 
 class NoScreen(Painted):
-    """Cannot render here."""
-
     def render(self):
         raise RuntimeError("no display is there")
 

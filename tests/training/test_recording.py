@@ -46,7 +46,6 @@ def test_each_episode_is_kept_in_order_with_its_true_end(reset_rows):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run of some iterations."""
     folder = tmp_path_factory.mktemp("trained")
     user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
     cfg = compile_run(

@@ -38,7 +38,6 @@ def settings(*more, algorithm="awac", env_id="Pendulum-v1"):
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """The folder of a run that learned from recorded data."""
     folder = tmp_path_factory.mktemp("learned")
     cfg = settings(*OFFLINE, f"run.out_dir={folder}", "exp_name=run", "env.max_episode_steps=200")
     training.train(cfg, RunDir.create(cfg), progress=False)

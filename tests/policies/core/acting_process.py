@@ -8,7 +8,6 @@ from minding.engine.types import LaneContext
 
 
 def play(collect, evaluate, obs):
-    """What the modes answer, by name."""
     record = collect.forward(obs, eps=0.5)
     answers = {"first": record, "second": collect.forward(obs, eps=0.5), "random": collect.forward(obs, random=True)}
     answers["greedy"] = {"action": evaluate.forward(obs)}
@@ -18,7 +17,6 @@ def play(collect, evaluate, obs):
 
 
 def halve(weights):
-    """Another set of weights, written in place."""
     for array in weights.values():
         array *= 0.5
 

@@ -32,7 +32,6 @@ def recorded(seed=0):
 
 
 def moments(policy):
-    """Center and scale of each normalizer as the network sees them."""
     return {name: (n.center.asnumpy().copy(), n.scale.asnumpy().copy()) for name, (_, n) in policy.normalizers.items()}
 
 
@@ -44,7 +43,6 @@ def same(first, second):
 
 @pytest.fixture
 def blocks(monkeypatch):
-    """Takes the data in blocks of seven rows."""
     monkeypatch.setattr("minding.policies.core.weights._BLOCK", 7)
 
 
@@ -66,7 +64,6 @@ def test_they_are_the_datas_in_float64_at_the_first_step(blocks):
 
 
 def test_the_first_step_sees_them(blocks):
-    """With a learning rate of nothing both calls compute the same loss of the same rows."""
     policy = policy_of(**{"policy.learn.learning_rate": 1e-30})
     tables = DatasetTables(recorded(), policy.learn_mode.fields)
     losses = [policy.learn_mode.forward(tables.batch(np.arange(8)[None])).metrics["loss"] for _ in range(2)]

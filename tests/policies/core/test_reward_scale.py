@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import recordings
 from fakes import VECTOR, Batches, rows_of, space_of, tiny_config
+from float64_networks import params, value
 
 from minding.engine.buffers import DatasetTables
 from minding.engine.errors import ConfigError
@@ -40,14 +41,8 @@ def recorded():
 
 def critic_loss(policy, data, rewards):
     """Half the squared errors of both critics, float64; with a discount of 0 the rewards are the targets."""
-    p = {name: value.astype(np.float64) for name, value in policy.state_dict()["params"].items()}
-    x = np.concatenate([data.obs[""], data.action], axis=1).astype(np.float64)
-    total = 0.0
-    for part in ("critics.q1", "critics.q2"):
-        h = np.maximum(x @ p[f"{part}.torso.layers.0.weight"].T + p[f"{part}.torso.layers.0.bias"], 0.0)
-        q = (h @ p[f"{part}.value.weight"].T + p[f"{part}.value.bias"])[:, 0]
-        total += 0.5 * ((q - rewards) ** 2).mean()
-    return total
+    p, given = params(policy), (data.action, data.obs[""])
+    return sum(0.5 * ((value(p, f"critics.{name}", *given) - rewards) ** 2).mean() for name in ("q1", "q2"))
 
 
 NUMBERS = {"raw": (1.0, 0.0), "return_range": (1000.0 / (6.5 - 4.0), 0.0), "shift": (1.0, -1.0)}

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from fakes import needs_kernels
 
-from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies.learning import optim
 from minding.policies.learning.optim import Group, Optimizer
@@ -60,7 +59,6 @@ def weights(net):
 
 
 def np_train(start, x, move, is_soft):
-    """The same in float64."""
     params = [p.astype(np.float64) for p in start]
     target, x = [p.copy() for p in params], x.astype(np.float64)
     m, v, biases = [0.0] * 4, [0.0] * 4, 0.0
@@ -104,28 +102,3 @@ def test_no_read_sees_an_early_or_late_value(kind, monkeypatch):
     for a, b, e in zip(found["flat"], found["plain"], [*expected[0], *expected[1], expected[2]]):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(a, e, rtol=2e-3, atol=2e-4)
-
-
-def parameters(*shapes):
-    return [ms.Parameter(ms.Tensor(np.full(s, k + 1, np.float32)), name=f"p{k}") for k, s in enumerate(shapes)]
-
-
-def test_parameters_keep_name_shape_and_value_in_a_block():
-    params = parameters((2, 3), (1,), (16,))
-    whole = optim.Block(params).flat()
-    assert [(p.name, p.shape) for p in params] == [("p0", (2, 3)), ("p1", (1,)), ("p2", (16,))]
-    assert [p.asnumpy().ctypes.data % 64 for p in params] == [0, 0, 0]
-    expected = np.zeros(48, np.float32)
-    expected[:6], expected[16], expected[32:] = 1, 2, 3
-    assert np.array_equal(whole.asnumpy(), expected)
-
-
-def test_what_is_assigned_reaches_the_flat_ones_and_back():
-    params = parameters((2, 3), (1,), (16,))
-    block = optim.Block(params)
-    whole, part = block.flat(), block.flat(params[1:])
-    assert part.shape == (32,)
-    runtime.assign(params[1], np.array([7.0], np.float32))
-    assert (whole.asnumpy()[16], part.asnumpy()[0]) == (7.0, 7.0)
-    part.asnumpy()[16:] = 5.0
-    assert params[2].asnumpy().tolist() == [5.0] * 16

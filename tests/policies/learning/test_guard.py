@@ -36,7 +36,6 @@ class Weights:
 
 
 def guard(weights, on_nan):
-    """A learn call of these weights, guarded as policies do it."""
     made = LearnGuard("dqn", on_nan, weights)
 
     def learn(batch):

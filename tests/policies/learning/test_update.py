@@ -23,8 +23,6 @@ ROWS = 8
 
 
 class StepThenAct(nn.Cell):
-    """A forward pass that follows a gradient step in one compiled call."""
-
     def __init__(self, loop):
         super().__init__(auto_prefix=False)
         self.loop, self.net = loop, loop.root.net

@@ -37,7 +37,6 @@ def built(tiny_config):
 
 
 def part(p, group):
-    """Parameters of a group as one array."""
     return np.concatenate([p[name].ravel() for name in p if name.startswith(PARTS[group])])
 
 

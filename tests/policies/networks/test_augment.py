@@ -18,7 +18,6 @@ ROWS, STEPS = 8, 2
 
 
 def np_shift(x, shift):
-    """The formula, pixel by pixel."""
     _, _, height, width = x.shape
     made = np.empty_like(x)
     for b, i, j in np.ndindex(len(x), height, width):

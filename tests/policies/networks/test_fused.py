@@ -54,8 +54,6 @@ class Slope(nn.Cell):
 
 
 class Layers(nn.Cell):
-    """Hidden layers and a head."""
-
     def __init__(self, inputs, hidden, activation, norm="none"):
         super().__init__()
         draw = np.random.default_rng(0)
@@ -163,7 +161,6 @@ def test_without_the_kernels_the_plain_layers_stay(lack, monkeypatch):
 
 
 def both_forms(monkeypatch, build):
-    """What `build` makes with the kernels and without them."""
     fused = build()
     with monkeypatch.context() as patch:
         patch.setattr(kernels, "compiled", lambda: False)

@@ -158,8 +158,6 @@ class Doubled(ActorCritic):
 
 
 class Squared(nn.Cell):
-    """A cell without NumPy form."""
-
     def construct(self, x):
         return x * x
 
@@ -204,8 +202,6 @@ def test_a_state_value_reads_every_leaf_but_the_mask():
 
 
 class OfLayers(nn.Cell):
-    """A user's encoder that consists of known layers."""
-
     def __init__(self, *layers, by=None, **cells):
         super().__init__()
         self.net = nn.SequentialCell(*layers)

@@ -21,7 +21,6 @@ def draw(*shape, seed=1):
 
 
 def parameters(net, name="net"):
-    """By name, in float64."""
     return {f"{name}.{path}": p.asnumpy().astype(np.float64) for path, p in net.parameters_and_names()}
 
 

@@ -25,7 +25,6 @@ def drawn(*shape, seed=0):
 
 
 def layer(x, weight, bias):
-    """One layer's normalization, float64."""
     x = x - x.mean(axis=-1, keepdims=True)
     return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-5) * weight + bias
 

@@ -2,7 +2,6 @@
 
 import importlib
 import pkgutil
-import re
 import sys
 
 import pytest
@@ -73,17 +72,11 @@ def test_cells_and_numpy_forms_compute_with_the_same_functions():
     assert names[0] == names[1]
 
 
-@pytest.mark.parametrize(
-    ("source", "goal", "message"),
-    [
-        (Deeper, ActorCritic, "has 2 parameters that this network lacks, the first of them 'net.more.weight'"),
-        (ActorCritic, Deeper, "the checkpoint has no parameter 'net.more.weight'"),
-    ],
-)
-def test_surplus_and_missing_parameters_are_refused_and_named(source, goal, message, monkeypatch):
-    source, goal = policy_of(source, monkeypatch), policy_of(goal, monkeypatch)
+def test_surplus_parameters_are_refused_and_named(monkeypatch):
+    source, goal = policy_of(Deeper, monkeypatch), policy_of(ActorCritic, monkeypatch)
     state = {**source.state_dict(), "network": goal.state_dict()["network"]}
     before = {name: p.asnumpy().copy() for name, p in goal.params.items()}
-    with pytest.raises(CheckpointError, match=re.escape(message)):
+    message = "has 2 parameters that this network lacks, the first of them 'net.more.weight'"
+    with pytest.raises(CheckpointError, match=message):
         goal.load_state_dict(state)
     assert all((before[name] == p.asnumpy()).all() for name, p in goal.params.items())

@@ -27,7 +27,6 @@ def built(kind, size):
 
 
 def drawn(kind, size):
-    """A memory with random weights."""
     made, scale = built(kind, size), 0.5 if kind is GTrXL else 1.0
     for seed, p in enumerate(made.get_parameters()):
         p.asnumpy()[...] = scale * numbers(*p.shape, seed=seed)
@@ -54,7 +53,6 @@ def sigmoid(x):
 
 
 def gru_step(weights, x, h):
-    """The formula, gate by gate."""
     w, b, u, c = weights
     size = h.shape[-1]
     given, kept = x @ w.T + b, h @ u.T + c
@@ -64,7 +62,6 @@ def gru_step(weights, x, h):
 
 
 def lstm_step(weights, x, rows):
-    """The formula, gate by gate."""
     w, b, u, c = weights
     h, cell = np.split(rows, 2, axis=-1)
     i, f, o, g = np.split(x @ w.T + b + h @ u.T + c, 4, axis=-1)
@@ -208,7 +205,6 @@ BEGUN[[0, 2, 3, 3], [1, 0, 0, 2]] = 1.0
 
 
 def unrolled(one_step, weights, x, h, size):
-    """The features of one step after another."""
     made = []
     for t in range(STEPS):
         h = one_step(weights, x[t], h * (1.0 - BEGUN[t, :, None]))

@@ -20,8 +20,6 @@ from minding.policies.ops import distributions
 
 
 class Compile(nn.Cell):
-    """Runs a function of tensors as a graph."""
-
     def __init__(self, function):
         super().__init__()
         self.function = function
@@ -129,8 +127,6 @@ def test_categorical_draws_have_their_probabilities():
 
 
 class EndOfRange:
-    """Draws the largest number below 1 that float32 has."""
-
     def random(self, count, dtype):
         return np.full(count, np.nextafter(dtype(1), dtype(0)), dtype)
 

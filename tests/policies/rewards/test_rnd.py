@@ -52,7 +52,6 @@ def layer(params, name, x):
 
 
 def after_encoding(params, name, x):
-    """The rest of a network of `Features`, in float64."""
     hidden = sorted(key.removesuffix(".weight") for key in params if key.startswith(f"{name}.body") and "weight" in key)
     for each in hidden:
         x = np.maximum(layer(params, each, x), 0.0)

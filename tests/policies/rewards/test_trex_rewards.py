@@ -54,7 +54,6 @@ def rollout(first=0.0, seed=0):
 
 
 def judged(p, obs):
-    """r(s) in float64."""
     data = dataset().obs[""].astype(np.float64)
     x = np.clip((obs - data.mean(axis=0)) / data.std(axis=0), -5.0, 5.0)
     hidden = np.tanh(x @ p["net.body.layers.0.weight"].T + p["net.body.layers.0.bias"])
