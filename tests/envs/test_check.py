@@ -102,20 +102,6 @@ def test_large_numbers_are_found_before_training():
     assert troubles(worlds.Queue, 1000, normalize_reward=True) == {}
 
 
-def test_odd_spaces_and_old_signatures_are_errors():
-    class Text(Counter):
-        def __init__(self):
-            super().__init__()
-            self.observation_space = spaces.Text(4)
-
-    class Old(Counter):
-        def step(self, action):
-            return super().step(action)[:4]
-
-    assert check_env({}, 10, env_fn=Text)[-1].level == "error"
-    assert "step(action) returns 5 values" in check_env({}, 10, env_fn=Old)[-1].fix
-
-
 class HangsInClose(Counter):
     """Hangs in `close` after `quick` environments that do not."""
 

@@ -7,7 +7,7 @@ import types
 
 import numpy as np
 import pytest
-from fakes import Weights, refuses
+from fakes import Weights
 
 from minding.engine import OnlineRLContext, Task
 from minding.engine.checkpoint import list_checkpoints, read_manifest
@@ -147,30 +147,3 @@ def test_a_failed_save_is_reported_and_nan_is_not_saved(start, monkeypatch, capl
     run.weights.value[:] = np.nan
     assert run.checkpoints.save(None, 3) is None
     assert "policy/params/net.w is NaN or infinite" in caplog.text
-
-
-class Holder:
-    """A middleware whose state holds a thing."""
-
-    def __init__(self, thing):
-        self.thing = thing
-
-    def __call__(self, ctx): ...
-
-    def state_dict(self):
-        return {"seen": {"last": self.thing}}
-
-    def load_state_dict(self, state): ...
-
-
-def test_what_cannot_be_saved_is_named_with_its_owner_and_key(start):
-    run, holder = start(), Holder(None)
-    run.task.use(holder)
-    calls = (run.checkpoints.check, lambda: run.save(5))
-    things = {"a object": object(), "a <U1 array": np.array(["a"]), "the key 3": {3: 1}}
-    for word, holder.thing in things.items():
-        told = f"state_dict() of middleware 'Holder' (position 0), at 'seen/last': {word}"
-        refuses(CheckpointError, *((told, call) for call in calls))
-    run.weights.state_dict = lambda: {"params": {"net.w": {1}}}
-    told = "state_dict() of the policy Weights, at 'params/net.w': a set"
-    refuses(CheckpointError, *((told, call) for call in calls))
