@@ -92,17 +92,6 @@ def test_exactly_the_wrong_orders_of_two_are_refused(words):
     assert wrong == WORDS[words]
 
 
-@pytest.mark.parametrize("name", ["nstep_reward_enhancer", "priority_calculator"])
-def test_a_changed_rollout_that_nothing_reads_is_refused(name):
-    chain = [DECLARED["StepCollector"], DECLARED["data_pusher"], DECLARED[name]]
-    assert found(*chain, reads=False) == [
-        f"{name} at position 2 changes ctx.trajectories, which nothing after it reads; move it before data_pusher at "
-        "position 1, or add a middleware after it that reads it"
-    ]
-    # A second buffer may take what the first does not.
-    assert found(*chain, DECLARED["data_pusher"], reads=False) == []
-
-
 def test_a_rollout_that_is_collected_afresh_has_no_past():
     collector, enhancer = DECLARED["StepCollector"], DECLARED["nstep_reward_enhancer"]
     estimator, pusher = DECLARED["reward_estimator"], DECLARED["data_pusher"]

@@ -4,8 +4,8 @@ import pytest
 from chain_kit import fail, marker
 from fakes import refuses
 
-from minding.engine import ChainError, CheckpointError, MiddlewareError, OnlineRLContext, Role, Task, task
-from minding.middleware import EpisodeCollector, epoch_timer, multistep_trainer, termination_checker
+from minding.engine import ChainError, CheckpointError, OnlineRLContext, Role, Task, task
+from minding.middleware import termination_checker
 
 # Misuse
 
@@ -41,19 +41,12 @@ def test_roles_have_the_names_of_both(started):
     assert [role.value for role in Role] == ["collect", "learn", "evaluate"]
 
 
-def test_middleware_take_the_arguments_of_di_engine():
+def test_a_checker_takes_the_arguments_of_di_engine():
     ctx = OnlineRLContext(train_iter=50)
     with Task().start(ctx=ctx) as task:
         checker = termination_checker(100, 50, task=task)
         checker(ctx)
     assert checker.reason == "max_train_iter"
-    epoch_timer(print_per=5)
-    refuses(
-        MiddlewareError,
-        ("(cfg, policy)", lambda: multistep_trainer(object(), log_freq=100)),
-        ("(print_per, *, clock)", lambda: epoch_timer(print_per=5, smooth_window=10)),
-        ("(cfg, policy, env, *, n_episode)", lambda: EpisodeCollector(object(), object(), object(), 8)),
-    )
 
 
 # Steps and ends

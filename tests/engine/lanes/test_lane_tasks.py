@@ -5,7 +5,7 @@ import os
 import pytest
 from lane_toys import ToyCollector, ToyContext, ToyEnv, ToyEvaluator, ToyLearner, ToyPolicy, run, toy_explorer
 
-from minding.engine import ChainError, Task, declare
+from minding.engine import Task, declare
 from minding.engine import task as global_task
 
 EXACT = {"max_staleness": 0, "transport": "threads"}
@@ -109,9 +109,6 @@ def test_a_role_moves_a_plain_function_into_the_lane():
 # What would be lost
 
 
-SEEN = []
-
-
 class Tally:
     def __init__(self):
         self.count = 0
@@ -121,43 +118,6 @@ class Tally:
 
     def also(self, ctx):
         self(ctx)
-
-
-def counting():
-    count, seen, last = 0, [], {}
-
-    def call(ctx):
-        nonlocal count
-        count += 1
-
-    def append(ctx):
-        seen.append(ctx.env_step)
-
-    def note(ctx):
-        last["step"] = ctx.env_step
-
-    def within(ctx):
-        def inner():
-            nonlocal count
-            count += 1
-
-        inner()
-
-    return call, append, note, within
-
-
-def at_module_level(ctx):
-    SEEN.append(ctx.env_step)
-
-
-OUTSIDE = [*zip((*counting(), at_module_level), ("count", "seen", "last", "count", "SEEN"), strict=True)]
-
-
-@pytest.mark.parametrize(("middleware", "name"), [*OUTSIDE, (Tally(), "count"), (Tally().also, "count")])
-def test_state_around_a_function_is_refused_in_a_lane(middleware, name):
-    with pytest.raises(ChainError, match=f"changes (its attribute )?'{name}'.*Write to a field of the context"):
-        play(EXACT, middleware, role="collect")
-    play(EXACT, middleware, steps=1)
 
 
 class SavedTally(Tally):
