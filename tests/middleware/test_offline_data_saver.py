@@ -104,10 +104,3 @@ def test_a_resumed_run_saves_what_an_uninterrupted_one_does(killed, tmp_path, mo
     assert rows_of(again) == rows_of(whole)
     assert len(again.end) == len(whole.end)
     assert sorted(path.name for path in tmp_path.glob("replay*")) == ["replay"]
-
-
-@pytest.mark.parametrize("setting", ["env.normalize_reward=true", "env.reward_clip=1.0"])
-def test_rewards_that_are_not_the_environments_own_are_refused(setting, tmp_path):
-    saver = offline_data_saver(settings(tmp_path, setting), tmp_path / "replay")
-    (problem,) = saver.requirements()
-    assert "recorded data hold the environment's own" in problem
