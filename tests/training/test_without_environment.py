@@ -78,9 +78,9 @@ def test_data_read_from_their_file_give_the_same_weights(tmp_path):
         place = [f"policy.other.data_memory={memory}", f"run.out_dir={tmp_path / memory}"]
         cfg = settings(recorded("CartPole-v1"), *more, *place)
         training.train(cfg, RunDir.create(cfg), progress=False)
-        with open(RunDir.open(tmp_path / memory / "run").metrics, newline="") as file:
-            judged.append([row["eval/other_actions"] for row in csv.DictReader(file) if row["eval/other_actions"]])
-        states.append(training.load_policy(RunDir.open(tmp_path / memory / "run")).policy.state_dict())
+        run_dir = RunDir.open(tmp_path / memory / "run")
+        judged.append(judged_rows(run_dir))
+        states.append(training.load_policy(run_dir).policy.state_dict())
     for name, values in states[0]["params"].items():
         assert values.tobytes() == states[1]["params"][name].tobytes()
     (first,), (second,) = (state["moments"].values() for state in states)

@@ -25,14 +25,6 @@ def path(noise, steps, draw, envs=ENVS):
     return np.stack([noise.draw((envs, SIZE), draw) for _ in range(steps)])
 
 
-def test_gaussian_noise_has_its_deviation_and_no_memory():
-    drawn = path(GaussianNoise(SIGMA), 20, rng()).astype(np.float64)
-    assert drawn.mean() == pytest.approx(0.0, abs=0.003)
-    assert drawn.std() == pytest.approx(SIGMA, rel=0.01)
-    assert (drawn[1:] * drawn[:-1]).mean() / drawn.var() == pytest.approx(0.0, abs=0.015)
-    assert np.corrcoef(drawn[:, :, 0].ravel(), drawn[:, :, 1].ravel())[0, 1] == pytest.approx(0.0, abs=0.02)
-
-
 def test_each_step_follows_from_the_one_before():
     noise, draws = ou(), rng(3).standard_normal((3, 4, SIZE), dtype=np.float32)
     x = np.zeros((4, SIZE))

@@ -79,40 +79,22 @@ def test_what_is_not_finite_is_not_left_out_with_a_zero(onednn, bad):
     assert np.isfinite(np.delete(y, 9, axis=0)).all()
 
 
-def pair(seed, batch, inputs, hidden, outputs=1):
-    """Inputs, weights and biases of a ReLU layer and the layer after it, and a gradient for the result."""
-    x, weight, bias, second, second_bias, dout = draws(
-        seed, (batch, inputs), (hidden, inputs), (hidden,), (outputs, hidden), (outputs,), (batch, outputs)
-    )
-    weight /= np.float32(np.sqrt(inputs))
-    second /= np.float32(np.sqrt(hidden))
-    return x, weight, bias, second, second_bias, dout
-
-
-def forward_and_back(name, arrays):
-    x, weight, bias, second, second_bias, dout = arrays
-    (batch, inputs), (outputs, hidden) = x.shape, second.shape
-    axes = (batch,) if name == "relu_then_scalar" else (batch, outputs)
-    y, between = result(name, (x, weight, bias, second, second_bias), axes, (batch, hidden))
-    dout = dout.reshape(axes)
-    dx = result(f"{name}_input_gradient", (dout, y, between, weight, second), (batch, inputs))
+def forward_and_back(x, weight, bias, second, second_bias, dout):
+    """Of a ReLU layer and a layer of one output: results, and gradients of the inputs and of the parameters."""
+    y, between = result("relu_then_scalar", (x, weight, bias, second, second_bias), dout.shape, (len(x), len(weight)))
+    dx = result("relu_then_scalar_input_gradient", (dout, y, between, weight, second), x.shape)
     shapes = (weight.shape, bias.shape, second.shape, second_bias.shape)
-    return y, between, dx, *result(f"{name}_parameter_gradient", (dout, y, between, x, second), *shapes)
+    return y, between, dx, *result("relu_then_scalar_parameter_gradient", (dout, y, between, x, second), *shapes)
 
 
 def test_a_relu_layer_and_the_next_by_hand():
     x, weight = np.array([[1, 2], [3, -1]], np.float32), np.array([[1, 1], [1, -1]], np.float32)
     bias, second, second_bias = np.zeros(2, np.float32), np.array([[2, 3]], np.float32), np.array([10], np.float32)
     dout = np.array([1, -1], np.float32)
-    y, between = result("relu_then_scalar", (x, weight, bias, second, second_bias), (2,), (2, 2))
+    y, between, dx, dweight, dbias, dsecond, dsecond_bias = forward_and_back(x, weight, bias, second, second_bias, dout)
     assert (y.tolist(), between.tolist()) == ([16.0, 26.0], [[3.0, 0.0], [2.0, 4.0]])
-    dx = result("relu_then_scalar_input_gradient", (dout, y, between, weight, second), (2, 2))
     # Of the first row only the first unit passes anything on: 2 (1, 1); of the second both: -2 (1, 1) - 3 (1, -1).
     assert dx.tolist() == [[2.0, 2.0], [-5.0, 1.0]]
-    shapes = ((2, 2), (2,), (1, 2), (1,))
-    dweight, dbias, dsecond, dsecond_bias = result(
-        "relu_then_scalar_parameter_gradient", (dout, y, between, x, second), *shapes
-    )
     assert dweight.tolist() == [[-4.0, 6.0], [-9.0, 3.0]]
     assert (dbias.tolist(), dsecond.tolist(), dsecond_bias.tolist()) == ([0.0, -3.0], [[1.0, -4.0]], [0.0])
 
@@ -120,12 +102,13 @@ def test_a_relu_layer_and_the_next_by_hand():
 @pytest.mark.parametrize("where", ["x", "weight"])
 def test_what_is_not_finite_is_not_hidden_by_zeros_of_a_mask(where):
     """As in any other product: zero times infinity is no number."""
-    x, weight, bias, second, second_bias, dout = pair(10, 256, 256, 256)
+    shapes = ((256, 256), (256, 256), (256,), (1, 256), (1,), (256,))
+    x, weight, bias, second, second_bias, dout = draws(10, *shapes)
     if where == "x":
         weight[:, 7], x[5, 7] = np.abs(weight[:, 7]), -np.inf
     else:
         x[:, 11], weight[3, 11] = np.abs(x[:, 11]), -np.inf
-    y, between, dx, dweight, *_ = forward_and_back("relu_then_scalar", (x, weight, bias, second, second_bias, dout))
+    y, between, dx, dweight, *_ = forward_and_back(x, weight, bias, second, second_bias, dout)
     assert np.isfinite(y).all()
     assert not (between[5] if where == "x" else between[:, 3]).any()
     assert np.isnan(dweight[:, 7] if where == "x" else dx[:, 11]).all()

@@ -17,6 +17,8 @@ from minding.policies.networks.policy_value import ResidualTower
 
 pytestmark = needs_kernels
 SIZES = ((5, [8, 8], 7), (3, [33, 1], 130), (4, [6], 5), (3, [5, 4, 6], 9))
+PLAIN = [(*sizes, activation, "none") for sizes in SIZES for activation in ("relu", "tanh")]
+NORMALIZED = [(5, [17, 8], 33, "relu", "layer"), (5, [8, 3], 33, "tanh", "layer"), (5, [9], 33, "silu", "layer")]
 
 
 class Slope(nn.Cell):
@@ -72,37 +74,35 @@ def check_forms(plain, fused, *inputs, **tolerance):
         np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), **{"rtol": 1e-4, "atol": 2e-5, **tolerance})
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize(("inputs", "hidden", "rows"), SIZES)
-def test_values_and_gradients_are_those_of_the_plain_layers(inputs, hidden, rows, activation):
+@pytest.mark.parametrize(("inputs", "hidden", "rows", "activation", "norm"), [*PLAIN, *NORMALIZED])
+def test_values_and_gradients_are_those_of_the_plain_layers(inputs, hidden, rows, activation, norm):
     x = to_device(np.random.default_rng(1).standard_normal((rows, inputs)).astype(np.float32))
-    plain, fused = (Slope(Layers(inputs, hidden, activation)) for _ in range(2))
+    plain, fused = (Slope(Layers(inputs, hidden, activation, norm)) for _ in range(2))
     fuse_layers(fused)
     assert (plain.net.head.fused is None, fused.net.head.fused is None) == (True, False)
-    assert (plain.net.body.layers_activate, fused.net.body.layers_activate) == (False, True)
-    check_forms(plain, fused, x, rtol=1e-5, atol=1e-5)
+    assert not any(each.fused for each in plain.net.body.norms)
+    if norm == "none":
+        assert (plain.net.body.layers_activate, fused.net.body.layers_activate) == (False, True)
+        check_forms(plain, fused, x, rtol=1e-5, atol=1e-5)
+    else:
+        assert [each.fused is None for each in fused.net.body.norms] == [False] * len(hidden)
+        check_forms(plain, fused, x)
+        plain_layers(fused)
+        assert not any(each.fused for each in fused.net.body.norms)
 
 
-@pytest.mark.parametrize(("activation", "hidden"), [("relu", [17, 8]), ("tanh", [8, 3]), ("silu", [9])])
-def test_normalized_layers_equal_the_plain_ones(activation, hidden):
-    x = to_device(np.random.default_rng(1).standard_normal((33, 5)).astype(np.float32))
-    plain, fused = (Slope(Layers(5, hidden, activation, "layer")) for _ in range(2))
-    fuse_layers(fused)
-    assert [norm.fused is None for norm in plain.net.body.norms] == [True] * len(hidden)
-    assert [norm.fused is None for norm in fused.net.body.norms] == [False] * len(hidden)
-    check_forms(plain, fused, x)
-    plain_layers(fused)
-    assert not any(norm.fused for norm in fused.net.body.norms)
-
-
-@pytest.mark.parametrize(
+IMAGES = pytest.mark.parametrize(
     ("shape", "layers"),
     [
-        ((4, 36, 44), [(8, 8, 4), (12, 3, 2), (6, 2, 1)]),
+        # Strides that do not divide the image, two convolutions, and one.
+        ((4, 38, 45), [(8, 8, 4), (12, 3, 2), (6, 2, 1)]),
         ((3, 7, 7), [(16, 3, 2), (32, 3, 2)]),
         ((2, 5, 6), [(5, 3, 1)]),
     ],
 )
+
+
+@IMAGES
 @pytest.mark.parametrize("scale", [1.0, 1 / 255])
 def test_convolutions_equal_the_plain_ones(shape, layers, scale):
     draw = np.random.default_rng(1)
@@ -124,15 +124,7 @@ def with_biases(net):
     return net
 
 
-@pytest.mark.parametrize(
-    ("shape", "layers"),
-    [
-        # Strides that do not divide the image, two convolutions, and one.
-        ((4, 38, 45), [(8, 8, 4), (12, 3, 2), (6, 2, 1)]),
-        ((3, 7, 7), [(16, 3, 2), (32, 3, 2)]),
-        ((2, 5, 6), [(5, 3, 1)]),
-    ],
-)
+@IMAGES
 def test_decoders_of_images_equal_the_plain_ones(shape, layers):
     x = np.random.default_rng(2).standard_normal((9, 5)).astype(np.float32)
     plain, fused = (Slope(with_biases(ImageDecoder(5, shape, layers, np.random.default_rng(0)))) for _ in range(2))
