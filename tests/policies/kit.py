@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from fakes import VECTOR, Batches, rows_of, set_rate, space_of, tiny_config
-from float64_networks import finite_differences, gradients, moved, params, squashed, value
+from float64_networks import finite_differences, gradients, linear_head, moved, normal, params, squashed, value
 
 from minding.engine.process.runtime import to_device
 from minding.engine.seeding import generator_state, restore_generator
@@ -282,6 +282,40 @@ class SoftStep(CriticStep):
         return {**super().metrics(p, after), "entropy": -log_prob, **temperature}
 
 
+class RegressionStep(CriticStep):
+    """A step of advantage-weighted regression."""
+
+    def log_std(self, p):
+        return p["net.head.log_std"]
+
+    def weights(self, p):
+        weight = np.minimum(np.exp(self.settings.weight_scale * self.advantage(p)), self.settings.weight_limit)
+        # What the formulas treat apart is in the batch.
+        assert 0 < (weight == self.settings.weight_limit).sum() < BATCH
+        return weight
+
+    def actor_loss(self, p, weight):
+        log_prob, _ = normal(linear_head(p, "net", "linear", self.obs), self.log_std(p), self.action)
+        return -(weight * log_prob).mean()
+
+    def metrics(self, p, after):
+        weight = self.weights(p)
+        return {
+            "critic_loss": self.critic_loss(p, self.target(p)),
+            "q_value": self.q_value(p),
+            "actor_loss": self.actor_loss(p, weight),
+            "advantage": self.advantage(p).mean(),
+            "weight": weight.mean(),
+        }
+
+    def losses(self, p, after):
+        target, weight = self.target(p), self.weights(p)
+        return {
+            "critics": (lambda x: self.critic_loss(x, target), p, "critics"),
+            "actor": (lambda x: self.actor_loss(x, weight), p, "net"),
+        }
+
+
 class CriticTests:
     """Tests of an algorithm that learns critics and an actor from transitions.
 
@@ -326,6 +360,16 @@ class CriticTests:
             for name in [name for name in new if name.startswith(tuple(ONLINE))]:
                 expected = (1 - TAU) * old[name] + TAU * new[online(name)]
                 np.testing.assert_allclose(new[name], expected, rtol=1e-5, atol=1e-6)
+
+    def check_due_steps(self, bench, always):
+        """Every third step moves all parts, across calls; the others the parts `always`."""
+        bench.settings["policy_delay"] = 3
+        rows, parts = self.rows(bench), []
+        for k in range(4):
+            old = bench.params
+            self.learn(bench, rows, k % STEPS)
+            parts.append(moved(old, bench.params))
+        assert parts == [always, always, parts_of(bench), always]
 
     def check_steps_in_a_call(self, bench):
         """Steps in one call are those of single calls, to the bit, with the same random numbers."""

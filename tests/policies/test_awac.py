@@ -6,7 +6,7 @@ import kit
 import numpy as np
 import pytest
 from fakes import VECTOR, space_of
-from float64_networks import linear_head, normal
+from float64_networks import linear_head
 
 from minding.engine.process.runtime import to_device
 from minding.policies.families.weighted_regression import advantage_weights
@@ -17,11 +17,10 @@ CONTRACT = {"awac": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True
 RESUMES = {}
 """IQL's has all that it keeps, and more; CQL's draws numbers."""
 
-SCALE, LIMIT = 2.0, 1.5
-built, bench = kit.critic_benches("awac", "targets", weight_scale=SCALE, weight_limit=LIMIT)
+built, bench = kit.critic_benches("awac", "targets", weight_scale=2.0, weight_limit=1.5)
 
 
-class Step(kit.CriticStep):
+class Step(kit.RegressionStep):
     def __init__(self, bench, rows):
         super().__init__(bench, rows)
         # That of the next action, and that of the policy's own.
@@ -42,33 +41,6 @@ class Step(kit.CriticStep):
         assert 0 < (np.abs(action) == 1.0).sum() < action.size
         taken, own = (self.smallest(p, self.critics, each, self.obs) for each in (self.action, action))
         return taken - own
-
-    def weights(self, p):
-        weight = np.minimum(np.exp(SCALE * self.advantage(p)), LIMIT)
-        # What the formulas treat apart is in the batch.
-        assert 0 < (weight == LIMIT).sum() < kit.BATCH
-        return weight
-
-    def actor_loss(self, p, weight):
-        log_prob, _ = normal(linear_head(p, "net", "linear", self.obs), self.log_std(p), self.action)
-        return -(weight * log_prob).mean()
-
-    def metrics(self, p, after):
-        weight = self.weights(p)
-        return {
-            "critic_loss": self.critic_loss(p, self.target(p)),
-            "q_value": self.q_value(p),
-            "actor_loss": self.actor_loss(p, weight),
-            "advantage": self.advantage(p).mean(),
-            "weight": weight.mean(),
-        }
-
-    def losses(self, p, after):
-        target, weight = self.target(p), self.weights(p)
-        return {
-            "critics": (lambda x: self.critic_loss(x, target), p, "critics"),
-            "actor": (lambda x: self.actor_loss(x, weight), p, "net"),
-        }
 
 
 class TestAWAC(kit.CriticTests):

@@ -141,10 +141,4 @@ class TestCrossQ(kit.CriticTests):
         assert moved(old, bench.params) == {"net", "critics", "log_alpha"} == kit.parts_of(bench)
 
     def test_actor_and_averages_move_only_in_steps_that_are_due(self, bench):
-        bench.settings["policy_delay"] = 3
-        rows, parts = self.rows(bench), []
-        for k in range(4):
-            old = bench.params
-            self.learn(bench, rows, k % kit.STEPS)
-            parts.append(moved(old, bench.params))
-        assert parts == [{"critics"}, {"critics"}, {"critics", "net", "log_alpha"}, {"critics"}]
+        self.check_due_steps(bench, {"critics"})

@@ -4,7 +4,7 @@ import kit
 import numpy as np
 import pytest
 from fakes import VECTOR, space_of
-from float64_networks import moved, squashed, value
+from float64_networks import squashed, value
 from test_dropout import kept
 
 pytestmark = pytest.mark.eager
@@ -67,11 +67,4 @@ class TestREDQ(kit.CriticTests):
         self.check_formulas(built("droq"))
 
     def test_actor_and_temperature_move_in_due_steps_across_calls(self, bench):
-        bench.settings["policy_delay"] = 3
-        rows, parts = self.rows(bench), []
-        for k in range(4):
-            old = bench.params
-            self.learn(bench, rows, k % kit.STEPS)
-            parts.append(moved(old, bench.params))
-        critics = {"critics", "targets"}
-        assert parts == [critics, critics, critics | {"net", "log_alpha"}, critics]
+        self.check_due_steps(bench, {"critics", "targets"})

@@ -247,22 +247,6 @@ def test_a_file_remembers_and_forgets_as_the_policy_does(file_format, made, expo
     one.policy.eval_mode.reset()
 
 
-@pytest.mark.parametrize(("case", "file_format"), [("ppo, discrete", "onnx"), ("sac", "mindir")])
-def test_a_file_without_the_normalization_is_found(case, file_format, made, tmp_path):
-    one = made(case)
-    ((_, normalizer),) = one.policy.normalizers.values()
-    kept = [p.asnumpy().copy() for p in (normalizer.center, normalizer.scale)]
-    assign(normalizer.center, np.zeros(4, np.float32))
-    assign(normalizer.scale, np.ones(4, np.float32))
-    export_policy(one.policy, tmp_path / f"bare.{file_format}", file_format, info={})
-    assign(normalizer.center, kept[0])
-    assign(normalizer.scale, kept[1])
-    obs = observation(one.space, 1000)
-    parity = compare(one.policy, ExportedPolicy(tmp_path / f"bare.{file_format}").outputs(obs), obs)
-    assert parity.difference > 1e-3
-    assert not parity.holds
-
-
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_a_graph_that_computes_something_else_is_not_written(file_format, made, tmp_path, monkeypatch):
     one = made("sac")

@@ -251,13 +251,6 @@ def test_a_row_that_is_not_there_is_an_error(number):
     assert run("take_fields", numbers, np.zeros(1, np.int32), np.zeros((10, 1), np.float32), field) != 0
 
 
-def test_a_target_moves_its_share_of_the_way():
-    target, online = draws(7, (37,), (37,))
-    before = target.copy()
-    result("move_target", (target, online, np.array([0.25], np.float32)), (1,))
-    np.testing.assert_allclose(target, 0.75 * before + 0.25 * online, rtol=1e-6, atol=1e-7)
-
-
 def test_numbers_are_clipped_and_the_gradient_passes_between():
     x = np.array([-3, -2, 0.5, 1, 1.5, np.inf, np.nan], np.float32)
     bounds, dout = np.array([-2, 1], np.float32), np.arange(1, 8, dtype=np.float32)

@@ -15,7 +15,7 @@ from minding.policies.acting.sampling import (
     MultiCategorical,
     SquashedGaussian,
 )
-from minding.policies.networks.heads import MultiCategoricalHead, make_action_head
+from minding.policies.networks.heads import make_action_head
 from minding.policies.ops import distributions
 
 
@@ -40,16 +40,6 @@ def f32(*rows):
 
 def rng(seed=0):
     return np.random.default_rng(seed)
-
-
-def test_choices_add_up_by_hand():
-    # Two choices: of probabilities 1/4 and 3/4, and of three equal ones.
-    head = MultiCategoricalHead(2, [2, 3], None, rng())
-    log_prob, entropy = run(
-        head.plain_log_prob_entropy, f32([0.0, math.log(3.0), 5.0, 5.0, 5.0]), np.array([[1, 2]], np.int32)
-    )
-    np.testing.assert_allclose(log_prob, [math.log(0.75) - math.log(3)], rtol=1e-6)
-    np.testing.assert_allclose(entropy, [math.log(4) - 0.75 * math.log(3) + math.log(3)], rtol=1e-6)
 
 
 def test_squashed_gaussian_stays_finite_far_out():
