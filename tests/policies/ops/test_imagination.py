@@ -5,16 +5,9 @@ import pytest
 from numeric import t, value
 
 from minding.engine.process.runtime import to_device
-from minding.policies.ops.imagination import (
-    NO_RANGE,
-    drawn,
-    likeliest,
-    percentiles,
-    running_range,
-    symlog,
-    two_hot,
-    width,
-)
+from minding.policies.acting.arrays import symlog as numpy_symlog
+from minding.policies.ops import imagination
+from minding.policies.ops.imagination import symexp, symlog, two_hot, width
 
 CLASSES = 4
 TABLE, BEFORE = np.eye(CLASSES, dtype=np.float32), np.triu(np.ones((CLASSES, CLASSES), np.float32), 1)
@@ -29,14 +22,14 @@ def test_percentiles_are_those_of_numpy(count):
     x = np.random.default_rng(count).normal(0.0, 30.0, count)
     shares = (0.0, 0.05, 0.5, 0.95, 1.0)
     expected = np.percentile(x, [100 * share for share in shares])
-    np.testing.assert_allclose(value(percentiles(device(x), shares)), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(value(imagination.percentiles(device(x), shares)), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_scale_is_the_range_of_the_means_with_a_floor():
-    running, low, high = NO_RANGE, 0.0, 0.0
+    running, low, high = imagination.NO_RANGE, 0.0, 0.0
     weight, means = 0.0, np.zeros(2)
     for k, (low, high) in enumerate([(-1.0, 4.0), (-3.0, 9.0), (0.0, 2.0)]):
-        running = value(running_range(device(running), device([low, high]), 0.9))
+        running = value(imagination.running_range(device(running), device([low, high]), 0.9))
         weight, means = 0.9 * weight + 0.1, 0.9 * means + 0.1 * np.array([low, high])
         expected = (means[1] - means[0]) / weight
         np.testing.assert_allclose(value(width(device(running), 1.0)), [expected], rtol=1e-5)
@@ -48,10 +41,20 @@ def test_the_scale_is_the_range_of_the_means_with_a_floor():
 def test_a_draw_at_either_end_is_a_class():
     p = np.full((2, CLASSES), 0.25)
     hot = value(
-        drawn(device(p), device([0.0, np.nextafter(np.float32(1), np.float32(0))]), device(BEFORE), device(TABLE))
+        imagination.drawn(
+            device(p), device([0.0, np.nextafter(np.float32(1), np.float32(0))]), device(BEFORE), device(TABLE)
+        )
     )
     assert hot.argmax(axis=1).tolist() == [0, CLASSES - 1]
-    assert value(likeliest(device([[0.2, 0.5, 0.2, 0.1]]), device(TABLE))).tolist() == [[0, 1, 0, 0]]
+    assert value(imagination.likeliest(device([[0.2, 0.5, 0.2, 0.1]]), device(TABLE))).tolist() == [[0, 1, 0, 0]]
+
+
+def test_symlog_and_its_inverse_over_nine_orders_of_magnitude():
+    x = np.concatenate([-np.logspace(-3, 6, 40), np.logspace(-3, 6, 40)])
+    squeezed, expected = value(symlog(device(x))), np.copysign(np.log1p(np.abs(x)), x)
+    for found in (squeezed, numpy_symlog(x)):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(value(symexp(to_device(squeezed))), x, rtol=1e-5, atol=1e-6)
 
 
 def test_a_number_lies_between_its_two_bins_by_hand():
