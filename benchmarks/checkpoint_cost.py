@@ -30,7 +30,7 @@ from minding.engine.checkpoint import link_source, prune_checkpoints, save_check
 from minding.engine.data.batch import Field
 from minding.engine.types import Array, Policy, StateDict
 from minding.envs import make_env_manager
-from minding.middleware import CkptSaver, OffPolicyLearner, StepCollector, data_pusher
+from minding.middleware import CkptSaver, OffPolicyLearner, StepCollector, data_pusher, eps_greedy_handler
 
 ROWS, INTERVAL, SAVES, KEEP_LAST = 1_000_000, 1000, 15, 3
 HALF_CHEETAH = {
@@ -140,7 +140,7 @@ def share(preset: str, intervals: int, rows: int = 0) -> dict[str, Any]:
 def _use_full_buffer(task: Task, cfg: Any, policy: Policy, rows: int) -> None:
     env = make_env_manager(cfg.env, cfg.env.collector_env_num, cfg.seed)
     buffer = full_buffer(rows, np.random.default_rng(0), policy.learn_mode.fields)
-    task.use(StepCollector(cfg, policy.collect_mode, env))
+    task.use(eps_greedy_handler(cfg)).use(StepCollector(cfg, policy.collect_mode, env))
     task.use(data_pusher(cfg, buffer))
     task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
 

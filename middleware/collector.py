@@ -13,6 +13,7 @@ from minding.engine.data.rollout import Rollout, uneven
 from minding.engine.process.signals import end_if_overdue
 from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, EpisodeEnd, StateDict
 from minding.middleware.ctx_fields import collect_kwargs_in
+from minding.middleware.eps_greedy import never_explores
 
 
 class StepsEnvs:
@@ -55,7 +56,7 @@ class StepCollector(StepsEnvs):
     """
 
     def __init__(self, cfg: Config, policy: CollectMode, env: EnvManager) -> None:
-        collect = cfg.policy.collect
+        collect, self._cfg = cfg.policy.collect, cfg
         self._policy = policy
         self._env = env
         self._steps = max(1, collect.n_sample // env.num_envs)
@@ -65,6 +66,9 @@ class StepCollector(StepsEnvs):
 
     def requirements(self) -> Sequence[str]:
         return uneven(self._n_sample, "num_envs", {"num_envs": self._env.num_envs, "n_minibatch": self._minibatches})
+
+    def clashes(self, chain: Sequence[object]) -> Sequence[str]:
+        return never_explores(self._cfg, chain)
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         random = ctx.env_step < self._random_steps

@@ -15,6 +15,7 @@ from minding.engine.process.signals import end_if_overdue
 from minding.engine.types import Array, CollectMode, EnvManager, EnvStep
 from minding.middleware.collector import StepsEnvs
 from minding.middleware.ctx_fields import collect_kwargs_in
+from minding.middleware.eps_greedy import never_explores
 
 
 @declare(
@@ -41,7 +42,7 @@ class EpisodeCollector(StepsEnvs):
     """
 
     def __init__(self, cfg: Config, policy: CollectMode, env: EnvManager, *, n_episode: int) -> None:
-        self._policy = policy
+        self._cfg, self._policy = cfg, policy
         self._env = env
         self._n_episode = n_episode
         # Episodes per environment, however the environments are divided among collectors.
@@ -52,6 +53,9 @@ class EpisodeCollector(StepsEnvs):
         if self._n_episode % self._env.num_envs:
             return [f"n_episode={self._n_episode} is not a multiple of the {self._env.num_envs} environments"]
         return []
+
+    def clashes(self, chain: Sequence[object]) -> Sequence[str]:
+        return never_explores(self._cfg, chain)
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Collects the episodes of one iteration."""

@@ -1,11 +1,11 @@
 """The share of random actions in collection: on a schedule, or none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minding.engine.annealing import left
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.chain.middleware import declare
+from minding.engine.chain.middleware import declaration_of, declare
 from minding.engine.config.config import Config
 from minding.middleware.ctx_fields import collect_kwargs_in
 
@@ -50,3 +50,19 @@ def eps_at(eps: Any, env_step: float) -> float:
     remaining = left(eps.kind, env_step / eps.decay, eps.points, "policy.other.eps.kind")
     share: float = eps.end + (eps.start - eps.end) * remaining
     return share
+
+
+def explores_by_chance(cfg: Config) -> bool:
+    """Whether exploration takes random actions, and not noise on the weights."""
+    return "eps" in cfg.policy.other and not cfg.policy.model.get("noisy", False)
+
+
+def never_explores(cfg: Config, chain: Sequence[Any]) -> Sequence[str]:
+    """What is wrong with a chain in which nothing sets the share of random actions that the policy explores by."""
+    declared = [declaration_of(each) for each in chain]
+    if not explores_by_chance(cfg) or any(each is None or "collect_kwargs" in each.writes for each in declared):
+        return []
+    return [
+        "its policy explores by random actions, and nothing sets their share, ctx.collect_kwargs['eps']: add "
+        "eps_greedy_handler(cfg) before it, or eps_greedy_masker() if only best actions are wanted"
+    ]

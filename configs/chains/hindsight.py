@@ -1,7 +1,7 @@
 """Evaluate, explore, collect, store transitions with the original goals and with reached ones, learn from replay."""
 
 from minding.configs.chains import Chain
-from minding.configs.chains.off_policy import REPLAY, explores_by_chance, replay_buffer, table_limiter
+from minding.configs.chains.off_policy import REPLAY, replay_buffer, table_limiter
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -17,6 +17,7 @@ from minding.middleware import (
     her_data_enhancer,
     interaction_evaluator,
 )
+from minding.middleware.eps_greedy import explores_by_chance
 from minding.middleware.her_data_enhancer import NORMALIZED, goal_parts
 
 

@@ -26,6 +26,7 @@ from minding.middleware import (
     nstep_reward_enhancer,
     reward_estimator,
 )
+from minding.middleware.eps_greedy import explores_by_chance
 from minding.middleware.learner import never_allowed
 from minding.policies.rewards import novelty_weights
 
@@ -101,11 +102,6 @@ def _table(cfg: Config, fields: Mapping[str, Field]) -> Table:
 def _priority(cfg: Config) -> Priority:
     priority = cfg.policy.other.priority
     return Priority(priority.alpha, priority.beta, priority.beta_steps)
-
-
-def explores_by_chance(cfg: Config) -> bool:
-    """Whether exploration takes random actions, and not noise on the weights."""
-    return "eps" in cfg.policy.other and not cfg.policy.model.get("noisy", False)
 
 
 def use_novelty(task: Task, cfg: Config) -> Role | None:

@@ -2,7 +2,7 @@
 learn from them."""
 
 from minding.configs.chains import Chain
-from minding.configs.chains.off_policy import explores_by_chance, use_novelty
+from minding.configs.chains.off_policy import use_novelty
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -16,6 +16,7 @@ from minding.middleware import (
     multistep_trainer,
     rollout_queue,
 )
+from minding.middleware.eps_greedy import explores_by_chance
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:

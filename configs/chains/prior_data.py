@@ -7,7 +7,7 @@ the critics have layer normalization (`policy.model.norm=critics`).
 from typing import cast
 
 from minding.configs.chains import Chain
-from minding.configs.chains.off_policy import REPLAY, explores_by_chance
+from minding.configs.chains.off_policy import REPLAY
 from minding.configs.datasets import data_folder, open_data
 from minding.engine.buffers import MixedBuffer
 from minding.engine.buffers.mixed import BufferPart
@@ -28,6 +28,7 @@ from minding.middleware import (
     recorded_data_pusher,
 )
 from minding.middleware.dataset_evaluator import JudgedPolicy
+from minding.middleware.eps_greedy import explores_by_chance
 
 SETTINGS = (*REPLAY, "policy.other.data", "policy.other.data_share")
 

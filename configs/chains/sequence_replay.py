@@ -4,7 +4,7 @@ import dataclasses
 import functools
 
 from minding.configs.chains import Chain
-from minding.configs.chains.off_policy import explores_by_chance, own_buffer, use_novelty
+from minding.configs.chains.off_policy import own_buffer, use_novelty
 from minding.engine.buffers import Priority, ReplayBuffer, Sequences
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
@@ -22,6 +22,7 @@ from minding.middleware import (
     interaction_evaluator,
     priority_calculator,
 )
+from minding.middleware.eps_greedy import explores_by_chance
 
 
 def check(cfg: Config) -> None:

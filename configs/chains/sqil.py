@@ -4,7 +4,6 @@ Reddy et al., 2020, https://arxiv.org/abs/1905.11108, algorithm 1.
 """
 
 from minding.configs.chains import Chain
-from minding.configs.chains.off_policy import explores_by_chance
 from minding.configs.chains.prior_data import SETTINGS, check, parts
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
@@ -19,6 +18,7 @@ from minding.middleware import (
     recorded_data_pusher,
     sqil_data_pusher,
 )
+from minding.middleware.eps_greedy import explores_by_chance
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:

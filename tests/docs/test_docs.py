@@ -146,7 +146,7 @@ def test_a_python_block_runs(block, tmp_path, monkeypatch, counting_config):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "block"}
     if block.note("after") == "fakes":
-        names |= fake_names(counting_config())
+        names |= fake_names(counting_config("ppo"))
         task.start(ctx=OnlineRLContext())
     exec(PREPARATIONS.get(block.note("after"), ""), names)  # noqa: S102
     before = set(names)

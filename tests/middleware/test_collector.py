@@ -1,5 +1,6 @@
 """Collectors: what they record of deterministic environments."""
 
+import functools
 import signal
 
 import numpy as np
@@ -9,7 +10,7 @@ from fakes import AgePolicy, CountingEnv, CountingPolicy, collected
 from minding.engine import ChainError, OnlineRLContext, Task
 from minding.engine.process import signals
 from minding.engine.types import EpisodeEnd
-from minding.middleware import EpisodeCollector, StepCollector
+from minding.middleware import EpisodeCollector, StepCollector, eps_greedy_handler, eps_greedy_masker
 
 
 @pytest.fixture
@@ -93,6 +94,20 @@ def test_a_rollout_that_does_not_divide_is_refused_first(counting_config):
         with pytest.raises(ChainError, match=r"n_sample=7 does not divide by num_envs=2: use .*=8"):
             task.run(max_step=1)
     assert env.actions == []
+
+
+@pytest.mark.parametrize("collector_class", [StepCollector, functools.partial(EpisodeCollector, n_episode=2)])
+def test_exploration_that_nothing_sets_is_refused(collector_class, counting_config):
+    def problems(algorithm, *before, **settings):
+        cfg = counting_config(algorithm, **settings)
+        collector = collector_class(cfg, AgePolicy().collect_mode, CountingEnv())
+        return list(collector.clashes([*(make(cfg) for make in before), collector]))
+
+    (problem,) = problems("dqn")
+    assert "eps_greedy_handler" in problem
+    for setter in (eps_greedy_handler, lambda cfg: eps_greedy_masker(), lambda cfg: print):
+        assert problems("dqn", setter) == []
+    assert problems("ppo") == problems("rainbow") == []
 
 
 def test_the_environments_are_part_of_the_state(collect):

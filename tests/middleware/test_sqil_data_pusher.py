@@ -7,7 +7,7 @@ from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv, collected
 from minding.engine import OnlineRLContext, Task
 from minding.engine.buffers import MixedBuffer, ReplayBuffer, Sequences
 from minding.engine.types import LearnOutput
-from minding.middleware import OffPolicyLearner, StepCollector, sqil_data_pusher
+from minding.middleware import OffPolicyLearner, StepCollector, eps_greedy_masker, sqil_data_pusher
 from minding.middleware.data_pusher import transitions
 
 
@@ -58,6 +58,7 @@ def test_half_of_each_minibatch_is_the_experts(cfg):
     agent, expert = buffer.parts
     policy, expert_policy = AgePolicy(value=False), AgePolicy(value=False)
     with Task().start(ctx=OnlineRLContext()) as task:
+        task.use(eps_greedy_masker())
         task.use(StepCollector(cfg, policy.collect_mode, CountingEnv(lengths=(3, 2))))
         task.use(sqil_data_pusher(cfg, agent, expert=False))
         task.use(StepCollector(cfg, expert_policy.collect_mode, ExpertEnv(lengths=(3, 2))))
