@@ -16,7 +16,15 @@ from typing import Any, cast
 from minding.configs.chains import check_known
 from minding.configs.checks import check_settings
 from minding.configs.datasets import OTHERWISE, describe_data, env_of_data, limits_of_data
-from minding.configs.names import PRESETS, is_algorithm, is_name, names_env, refuse_without_env, unknown_name
+from minding.configs.names import (
+    PRESETS,
+    check_one_algorithm,
+    is_algorithm,
+    is_name,
+    names_env,
+    refuse_without_env,
+    unknown_name,
+)
 from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.config.compiler import Overrides, compile_config
 from minding.engine.config.config import Config, EnvSection
@@ -127,9 +135,9 @@ def compile_run(
             f"compile_run({user!r}): expected the name of a preset or of an algorithm, or a mapping of settings; "
             "load_user_config reads files"
         )
-    if isinstance(overrides, str) or not isinstance(overrides, Iterable | Overrides):
-        raise ConfigError(f"overrides={overrides!r}: expected a list of strings, such as ['env.backend=sync']")
     said = Overrides(overrides)
+    if isinstance(user, str):
+        check_one_algorithm(user, said)
     given: Mapping[str, Any] = load_named(user) if isinstance(user, str) else user
     named_env = given.get("env") or {}
     if env_fn is not None:

@@ -14,6 +14,7 @@ from minding.engine.data.action_trees import COMPOSITE
 from minding.engine.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
+    from minding.engine.config.compiler import Overrides
     from minding.policies import Algorithm
 
 PRESETS: tuple[str, ...] = tuple(
@@ -38,6 +39,13 @@ def is_algorithm(name: str) -> bool:
 def is_name(text: str) -> bool:
     """Whether a string is the name of a preset or of an algorithm, even if a file or folder has the same name."""
     return text in PRESETS or is_algorithm(text)
+
+
+def check_one_algorithm(name: str, given: Overrides) -> None:
+    """Refuses settings that name another algorithm than `name`."""
+    other = given.value("policy.type")
+    if is_algorithm(name) and other not in (None, name):
+        raise ConfigError(f"{name} and policy.type={other} name two algorithms: give only {other}, in place of {name}")
 
 
 def unknown_name(name: str) -> str:

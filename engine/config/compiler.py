@@ -198,6 +198,8 @@ class Overrides:
     """``'a.b=c'`` strings, parsed once; the later of two takes precedence."""
 
     def __init__(self, texts: Iterable[str] | Overrides) -> None:
+        if isinstance(texts, str) or not isinstance(texts, Iterable | Overrides):
+            raise ConfigError(f"settings={texts!r}: expected a list of strings, such as ['env.backend=sync']")
         self._values: list[tuple[str, Any]] = texts._values if isinstance(texts, Overrides) else [*map(_parse, texts)]
 
     @property

@@ -20,7 +20,7 @@ from minding.engine.errors import ConfigError
 from minding.engine.run.aggregates import bootstrap_interval, mean, score_interval
 from minding.engine.run.metrics import clock_of, read_metrics
 from minding.engine.run.run_dir import RunDir, run_folders
-from minding.engine.run.run_summary import final_scores, opponents_of, plays_itself
+from minding.engine.run.run_summary import final_scores, opponents_of, plays_all_sides, plays_itself
 from minding.engine.search.opponents import score_key
 from minding.engine.types import Array
 
@@ -157,11 +157,12 @@ def points_of(metrics: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
 
 
 def points_of_run(cfg: Config, metrics: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
-    """Steps and values, by column, of all measures that a curve of a run may show. With self-play these are scores,
-    since games against itself do not show how well an agent plays."""
+    """Steps and values, by column, of all measures that a curve of a run may show. With self-play these are
+    evaluations, since games against itself do not show how well an agent plays."""
     points = points_of(metrics)
-    if plays_itself(cfg):
+    if plays_itself(cfg) or plays_all_sides(cfg):
         points.pop(COLLECT_RETURN, None)
+    if plays_itself(cfg):
         scores = {f"eval/{score_key(opponent)}" for opponent in opponents_of(cfg)}
         points.update({column: found for column in scores if len((found := series(metrics, column))[0])})
     return points

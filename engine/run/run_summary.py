@@ -76,6 +76,14 @@ def plays_all_sides(cfg: Mapping[str, Any]) -> bool:
     return str(setting_at(cfg, "env.env_kwargs.opponent")).partition(":")[0] == "self"
 
 
+def opponent_of(cfg: Mapping[str, Any]) -> str | None:
+    """Whom the policy meets in the environments of its evaluations: as set, and in PettingZoo's games random play."""
+    named = setting_at(cfg, "env.evaluator_kwargs.opponent") or setting_at(cfg, "env.env_kwargs.opponent")
+    if named is None and str(setting_at(cfg, "env.env_id")).startswith("classic/"):
+        named = "random"
+    return named if isinstance(named, str) else None
+
+
 def units_of(cfg: Mapping[str, Any]) -> dict[str, str]:
     """The units of a run's clocks, in words: a step of self-play is a ply."""
     return {**UNITS, "env_step": "plies"} if plays_itself(cfg) else dict(UNITS)

@@ -323,7 +323,8 @@ class Update:
         if batch.tables is not self._tables:
             if self._tables is not None and self._tables.origin is not batch.tables.origin:
                 warnings.warn(
-                    f"{self._name} learns from another buffer than before and is recompiled; use one buffer",
+                    f"{self._name} learns from another buffer than before and is recompiled; give it one buffer, or "
+                    "one trainer if it learns from rollouts",
                     RecompileWarning,
                     stacklevel=5,
                 )

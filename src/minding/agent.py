@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from minding.configs import compile_run, load_named, same_task
 from minding.configs.chains import get_chain
+from minding.configs.names import check_one_algorithm
 from minding.engine.chain.task import Task
 from minding.engine.checkpoint import Checkpoint, read_manifest, resumable_checkpoints, use_checkpoint, use_newest
-from minding.engine.config.compiler import RUN_SCHEMA, load_config, setting_paths
+from minding.engine.config.compiler import RUN_SCHEMA, Overrides, load_config, setting_paths
 from minding.engine.config.config import Config, run_length
 from minding.engine.config.identity import POLICY, check_checkpoint, check_complete
 from minding.engine.config.named import name_of_code
@@ -135,6 +136,9 @@ class Agent:
         progress: bool = True,
         **keys: object,
     ) -> None:
+        said = Overrides(settings)
+        if isinstance(what, str):
+            check_one_algorithm(what, said)
         user = load_named(what) if isinstance(what, str) else _settings_of(what)
         if env is not None:
             given = user.env if "env" in user else {}
@@ -146,10 +150,8 @@ class Agent:
             _learn_from(user, dataset, env is None)
         if seed is not None:
             user.seed = seed
-        if isinstance(settings, str):
-            raise ConfigError(f"settings={settings!r}: expected a list of strings, such as ['env.backend=sync']")
         _place_keys(user, keys)
-        self._hold(compile_run(user, settings), progress)
+        self._hold(compile_run(user, said), progress)
 
     def _hold(self, cfg: Config, progress: bool, **loaded: Any) -> None:
         self.cfg, self._progress = cfg, progress

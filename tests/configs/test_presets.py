@@ -15,6 +15,7 @@ from minding.engine import Config, MissingExtraError
 from minding.engine.config.compiler import save_config, schema_defaults
 from minding.engine.data.agent_axis import has_identity
 from minding.engine.process import runtime
+from minding.engine.run.run_summary import opponent_of
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm, kernels
 from minding.policies.core import prepare_process
@@ -140,6 +141,10 @@ def test_agents_that_share_a_network_see_their_numbers(algorithm):
 def test_who_plays_itself_is_evaluated_against_random_play(opponent, evaluates):
     user = Config(env={"env_id": "minding/TicTacToe-v0"}, policy={"type": "dqn"})
     given = [f"env.env_kwargs.opponent={opponent}"]
-    assert compile_run(user, given).env.evaluator_kwargs.get("opponent") == evaluates
+    cfg = compile_run(user, given)
+    assert (cfg.env.evaluator_kwargs.get("opponent"), opponent_of(cfg)) == (evaluates, evaluates or opponent)
     given.append("env.evaluator_kwargs.opponent=minimax")
-    assert compile_run(user, given).env.evaluator_kwargs.opponent == "minimax"
+    cfg = compile_run(user, given)
+    assert cfg.env.evaluator_kwargs.opponent == opponent_of(cfg) == "minimax"
+    # PettingZoo's turn-based games are played against random play if nothing else is said.
+    assert [opponent_of({"env": {"env_id": name}}) for name in ("classic/go_v5", "CartPole-v1")] == ["random", None]

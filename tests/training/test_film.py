@@ -9,6 +9,7 @@ from minding import training
 from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.run.run_dir import RunDir
+from minding.training import session
 from minding.training.film import film_episode, film_run
 
 
@@ -97,12 +98,18 @@ def test_a_film_that_is_stopped_is_not_written(tmp_path):
     assert not file.exists()
 
 
-def test_a_run_is_filmed_after_its_final_evaluation(tmp_path):
+def test_a_run_is_filmed_after_its_final_evaluation(tmp_path, monkeypatch, caplog):
+    # A long evaluation says once that it goes on.
+    monkeypatch.setattr(session, "_LONG", 0.0)
+    caplog.set_level("INFO")
     small = ["policy.model.hidden=[8]", "policy.collect.n_sample=64", "run.max_env_step=64", "run.final_episodes=1"]
     cfg = config(tmp_path, "Painted", *small, "run.video=true", "env.backend=sync")
     run_dir = RunDir.create(cfg)
     summary = training.train(cfg, run_dir, progress=False)
     assert summary.eval_return == 4.0
+    assert [record.message for record in caplog.records if "goes on" in record.message] == [
+        "the final evaluation, of run.final_episodes=1 episodes, goes on; Ctrl-C ends the run without it"
+    ]
     assert images(run_dir.tensorboard) == [(summary.env_step, (12 * 20, 8 * 20 + 15), run_dir.video.read_bytes())]
     # It takes seconds, and graphics drivers that a machine without a screen may lack.
     assert config(tmp_path).run.video is False

@@ -73,17 +73,16 @@ def split_arguments(config: str | None, overrides: tuple[str, ...]) -> tuple[str
 
 def check_source(config: str | None, given: Overrides) -> None:
     """Refuses a command line that names nothing to train, or two algorithms."""
-    from minding.configs.names import is_algorithm
+    from minding.configs.names import check_one_algorithm
     from minding.engine.errors import ConfigError
 
-    algorithm = given.value("policy.type")
-    if config is None and algorithm is None:
+    if config is None and given.value("policy.type") is None:
         raise ConfigError(
             "nothing to train is given: expected a preset, as in `minding train cartpole_ppo`, or an algorithm and an "
             "environment, as in `minding train ppo --env CartPole-v1`"
         )
-    if config is not None and is_algorithm(config) and algorithm not in (None, config):
-        raise ConfigError(f"{config} and policy.type={algorithm} name two algorithms: give only one of them")
+    if config is not None:
+        check_one_algorithm(config, given)
 
 
 def check_lane_settings(given: Overrides, cfg: Config, option: str) -> None:

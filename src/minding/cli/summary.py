@@ -121,12 +121,14 @@ def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
     """The evaluations of the final policy: by returns, on recorded data, or none."""
     from minding.engine.data.episode import RECORDED
     from minding.engine.run.curves import unjudged
-    from minding.engine.run.run_summary import judged_figures, plays_itself
+    from minding.engine.run.run_summary import judged_figures, opponent_of, plays_itself
 
     if plays_itself(cfg):
         return _scores(cfg, summary)
     returns = f"{mean_and_spread(summary.eval_return, summary.eval_std)} over {summary.n_eval_episodes} episodes"
     returns += f" of {summary.eval_length:.4g} steps"
+    if opponent := opponent_of(cfg):
+        returns += f", against {opponent}"
     judged = judged_figures(summary.data_eval)
     nothing = unjudged(cfg)
     if nothing:

@@ -75,6 +75,10 @@ def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
     return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
 
+_LONG = 10.0
+"""Seconds after which a final evaluation says that it goes on."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Summary:
     """The outcome of a run.
@@ -261,7 +265,19 @@ class Session(contextlib.AbstractContextManager["Session"]):
         """The episodes of the final evaluation; empty if the run has no environment."""
         if self.cfg.env.env_id == RECORDED:
             return []
-        return final_evaluation(self.cfg, self.policy, stop=lambda: self.task.interrupted_by is not None)
+        late = time.perf_counter() + _LONG
+
+        def stop() -> bool:
+            nonlocal late
+            if time.perf_counter() > late:
+                late = math.inf
+                console_logger().info(
+                    "the final evaluation, of run.final_episodes=%d episodes, goes on; Ctrl-C ends the run without it",
+                    self.cfg.run.final_episodes,
+                )
+            return self.task.interrupted_by is not None
+
+        return final_evaluation(self.cfg, self.policy, stop=stop)
 
     @computing()
     def summarize(self) -> Summary:

@@ -47,7 +47,12 @@ def test_games_against_oneself_are_no_curve(tmp_path):
     with pytest.raises(ConfigError, match="holds no returns yet"):
         learning_curves([path])
     run = RunDir.open(path)
-    assert curves_of_run(run.load_config(), read_metrics(run.metrics), {}) == []
+    cfg = run.load_config()
+    assert curves_of_run(cfg, read_metrics(run.metrics), {}) == []
+    cfg.chain = "on_policy"
+    assert len(curves_of_run(cfg, read_metrics(run.metrics), {})) == 1
+    cfg.env.env_kwargs = {"opponent": "self"}
+    assert curves_of_run(cfg, read_metrics(run.metrics), {}) == []
     assert len(learning_curves([make_run(tmp_path, chain="on_policy")])) == 1
 
 
