@@ -11,8 +11,8 @@ main_config = EasyDict(
     env=dict(env_id="minding/Battle-v0", env_kwargs=dict(map_name="3v3"), collector_env_num=16),
     policy=dict(
         type="mappo",
-        model=dict(normalize_obs=False),
-        learn=dict(n_minibatch=1),
+        model=dict(hidden=[64, 64], normalize_obs=False),
+        learn=dict(learning_rate=7e-4, n_epoch=10, n_minibatch=1),
         collect=dict(n_sample=1600),
         eval=dict(freq=30_000, n_episode=40, deterministic=True),
     ),

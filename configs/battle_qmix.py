@@ -10,7 +10,10 @@ main_config = EasyDict(
     run=dict(max_env_step=300_000, target=18.9),
     env=dict(env_id="minding/Battle-v0", env_kwargs=dict(map_name="3v3")),
     policy=dict(
-        type="qmix", model=dict(normalize_obs=False), learn=dict(td_lambda=0.0), eval=dict(freq=30_000, n_episode=40)
+        type="qmix",
+        model=dict(normalize_obs=False),
+        learn=dict(anneal_lr=False, td_lambda=0.0),
+        eval=dict(freq=30_000, n_episode=40),
     ),
 )
 

@@ -33,6 +33,7 @@ class ValuesLearn(shared.LambdaReturns, shared.DoubleQ, shared.GradNorm, shared.
     """
 
     learning_rate = 5e-4
+    anneal_lr = True
     td_lambda = 0.6
     batch_size: int = setting(32, doc="episodes per gradient step")
     target: shared.Target = section(freq=200)
@@ -164,13 +165,16 @@ class CentralLearn(TeamLearn, ProximalLearn):
 
 
 class MAPPOLearn(CentralLearn, EarlyStopLearn):
+    learning_rate = 2e-3
+    n_epoch = 4
     n_minibatch = 4
     value_weight = 1.0
 
 
 class MAPPOSettings(ProximalSettings):
-    model = section(normalize_obs=True)
+    model = section(hidden=[128, 128], normalize_obs=True)
     learn: MAPPOLearn
+    collect = section(n_sample=4096)
     eval = section(deterministic=False)
 
 
