@@ -13,7 +13,7 @@ main_config = EasyDict(
     ),
     policy=dict(
         type="mappo",
-        model=dict(hidden=[128, 128], normalize_obs=False),
+        model=dict(normalize_obs=False),
         learn=dict(learning_rate=7e-4, n_epoch=10, n_minibatch=8, gamma=0.95, entropy_weight=0.002, value_clip=False),
         collect=dict(n_sample=1600),
         eval=dict(freq=50_000, n_episode=40, deterministic=True),

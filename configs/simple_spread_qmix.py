@@ -18,12 +18,7 @@ main_config = EasyDict(
         # Each agent sees all of the others.
         model=dict(hidden=[64, 64], memory="none", normalize_obs=False),
         learn=dict(
-            learning_rate=2e-3,
-            anneal_lr=True,
-            update_per_collect=16,
-            gamma=0.85,
-            td_lambda=0.3,
-            target=dict(kind="soft", tau=0.01),
+            learning_rate=2e-3, update_per_collect=16, gamma=0.85, td_lambda=0.3, target=dict(kind="soft", tau=0.01)
         ),
         eval=dict(freq=50_000, n_episode=40),
     ),
