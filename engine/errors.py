@@ -189,11 +189,13 @@ _NEAR = 0.6
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns ``"; did you mean 'x'?"`` for the closest known name, whatever its case, or an empty string."""
+    """Returns ``"; did you mean 'x'?"`` for the closest known name, whatever its case, or else for the first that begins
+    with it, or an empty string."""
     lowered: dict[str, str] = {}
     for each in known:
         lowered.setdefault(each.lower(), each)
     match = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_NEAR)
+    match = match or [each for each in lowered if name and each.startswith(name.lower())]
     return f"; did you mean {lowered[match[0]]!r}?" if match else ""
 
 

@@ -90,7 +90,8 @@ def tables_over_seeds(groups: Mapping[str, Sequence[float]], number: Callable[[f
 
     found = {name: aggregate(scores) for name, scores in groups.items()}
     means = [(name, str(each.n), span(each.mean, each.n), span(each.iqm, each.n)) for name, each in found.items()]
-    tables: list[Table] = [("Over seeds, with 95 % intervals", ("runs", "seeds", "mean", "IQM"), [*means])]
+    spread = ", with 95 % intervals" * any(each.n > LEAST_SEEDS for each in found.values())
+    tables: list[Table] = [(f"Over seeds{spread}", ("runs", "seeds", "mean", "IQM"), [*means])]
     several = {name: scores for name, scores in groups.items() if len(scores) >= LEAST_SEEDS}
     if len(several) > 1:
         pairs = [(*pair, f"{p.value:.2f} [{p.low:.2f}, {p.high:.2f}]") for *pair, p in improvements(several)]

@@ -350,7 +350,7 @@ def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
                     f"{where}: {module_name}.{name} is {attribute!r}; expected a class, or a function "
                     "that returns an environment"
                 )
-            known = [*vars(module), *gymnasium.registry]
+            known = [*(name for name, value in vars(module).items() if callable(value)), *gymnasium.registry]
             raise ConfigError(f"{where}: {module_name} has no {name!r}{nearest(name, known)}")
         env_id = name
     return _fast_spec(_registered(env_id))

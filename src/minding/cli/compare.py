@@ -94,7 +94,8 @@ def _print_seeds(compared: Sequence[ComparedRun], names: Sequence[str]) -> None:
     name_of = {id(run): name for run, name in zip(compared, names, strict=True)}
     groups: dict[str, dict[str, list[float]]] = {}
     for runs in seeds_of(compared):
-        name = f"{name_of[id(runs[0])]} and {len(runs) - 1} more"
+        folder, _, last = name_of[id(runs[0])].rpartition("/")
+        name = folder if folder and last.startswith("seed_") else f"{name_of[id(runs[0])]} and {len(runs) - 1} more"
         groups.setdefault(runs[0].env_id, {})[name] = [*map(value_of, runs)]
     for env_id, among in groups.items():
         for title, header, rows in tables_over_seeds(among, number):

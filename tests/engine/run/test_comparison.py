@@ -64,7 +64,7 @@ def test_configurations_are_compared_over_their_seeds(tmp_path, capsys):
     runs += [seed(f"c{number}", number, value, 0.95) for number, value in enumerate((15.0, 20.0, 20.0))]
     runs.append(seed("d0", 0, 5.0, 0.8))
     assert run(["compare", *map(str, runs), "--scores", str(tmp_path / "scores.json")]) == 0
-    over_seeds, improvement, profile = capsys.readouterr().out.partition("Over seeds, ")[2].split("\n\n")
+    over_seeds, improvement, profile = capsys.readouterr().out.partition("Over seeds")[2].split("\n\n")
     # Of three seeds, the ends of the interval are the lowest and the highest; two have none, and one has no row.
     span = ["30.0", "[10.0,", "60.0]", "(range)"]
     assert [row.split() for row in over_seeds.splitlines()[2:]] == [
