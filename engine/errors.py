@@ -189,8 +189,8 @@ _NEAR = 0.6
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns ``"; did you mean 'x'?"`` for the closest known name, whatever its case, or else for the first that begins
-    with it, or an empty string."""
+    """Returns ``"; did you mean 'x'?"`` for the closest known name, whatever its case, or else for the first one that
+    begins with it, or an empty string."""
     lowered: dict[str, str] = {}
     for each in known:
         lowered.setdefault(each.lower(), each)
