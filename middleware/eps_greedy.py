@@ -58,7 +58,7 @@ def explores_by_chance(cfg: Config) -> bool:
 
 
 def never_explores(cfg: Config, chain: Sequence[Any]) -> Sequence[str]:
-    """What is wrong with a chain in which nothing sets the share of random actions that the policy explores by."""
+    """Reports a chain in which nothing sets the share of random actions, by which the policy explores."""
     declared = [declaration_of(each) for each in chain]
     if not explores_by_chance(cfg) or any(each is None or "collect_kwargs" in each.writes for each in declared):
         return []

@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from minding.engine import EnvError, OnlineRLContext, Task
 from minding.engine.buffers import BaseBuffer
 from minding.envs import VectorEnvManager, make_env_manager
-from minding.middleware import EpisodeCollector, StepCollector, data_pusher, gae_estimator
+from minding.middleware import EpisodeCollector, StepCollector, data_pusher, eps_greedy_masker, gae_estimator
 
 ENVS, STEPS = 3, 20
 
@@ -43,7 +43,7 @@ def flaky_envs(backend, kind, share=0.1):
 
 def run(*chain, iterations=10):
     with Task().start(ctx=OnlineRLContext()) as task:
-        for middleware in chain:
+        for middleware in (eps_greedy_masker(), *chain):
             task.use(middleware)
         task.run(max_step=iterations)
         return task.ctx

@@ -99,7 +99,7 @@ def test_a_film_that_is_stopped_is_not_written(tmp_path):
 
 
 def test_a_run_is_filmed_after_its_final_evaluation(tmp_path, monkeypatch, caplog):
-    # A long evaluation says once that it goes on.
+    # A long evaluation says once that it still runs.
     monkeypatch.setattr(session, "_LONG", 0.0)
     caplog.set_level("INFO")
     small = ["policy.model.hidden=[8]", "policy.collect.n_sample=64", "run.max_env_step=64", "run.final_episodes=1"]
@@ -107,8 +107,8 @@ def test_a_run_is_filmed_after_its_final_evaluation(tmp_path, monkeypatch, caplo
     run_dir = RunDir.create(cfg)
     summary = training.train(cfg, run_dir, progress=False)
     assert summary.eval_return == 4.0
-    assert [record.message for record in caplog.records if "goes on" in record.message] == [
-        "the final evaluation, of run.final_episodes=1 episodes, goes on; Ctrl-C ends the run without it"
+    assert [record.message for record in caplog.records if "still runs" in record.message] == [
+        "the final evaluation (run.final_episodes=1) still runs; Ctrl-C ends the run without it"
     ]
     assert images(run_dir.tensorboard) == [(summary.env_step, (12 * 20, 8 * 20 + 15), run_dir.video.read_bytes())]
     # It takes seconds, and graphics drivers that a machine without a screen may lack.

@@ -76,7 +76,7 @@ def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _LONG = 10.0
-"""Seconds after which a final evaluation says that it goes on."""
+"""Seconds after which a message says that the final evaluation still runs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,7 +272,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             if time.perf_counter() > late:
                 late = math.inf
                 console_logger().info(
-                    "the final evaluation, of run.final_episodes=%d episodes, goes on; Ctrl-C ends the run without it",
+                    "the final evaluation (run.final_episodes=%d) still runs; Ctrl-C ends the run without it",
                     self.cfg.run.final_episodes,
                 )
             return self.task.interrupted_by is not None
