@@ -50,12 +50,14 @@ def load_preset(name: str) -> Config:
     return Config(plain(importlib.import_module(f"minding.configs.{name}").main_config), exp_name=name)
 
 
-def load_named(name: str) -> Config:
+def load_named(name: str, overrides: Iterable[str] | Overrides = ()) -> Config:
     """The settings of a name: the settings of a preset, or an algorithm with its defaults.
 
     Raises:
-      ConfigError: if there is neither a preset nor an algorithm of this name; the message names the nearest one.
+      ConfigError: if there is neither a preset nor an algorithm of this name; the message names the nearest one. Also
+        if `overrides` name another algorithm.
     """
+    check_one_algorithm(name, Overrides(overrides))
     if is_algorithm(name):
         return Config(policy=dict(type=name))
     if name in PRESETS:
@@ -136,9 +138,7 @@ def compile_run(
             "load_user_config reads files"
         )
     said = Overrides(overrides)
-    if isinstance(user, str):
-        check_one_algorithm(user, said)
-    given: Mapping[str, Any] = load_named(user) if isinstance(user, str) else user
+    given: Mapping[str, Any] = load_named(user, said) if isinstance(user, str) else user
     named_env = given.get("env") or {}
     if env_fn is not None:
         if not callable(env_fn):

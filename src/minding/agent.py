@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from minding.configs import compile_run, load_named, same_task
 from minding.configs.chains import get_chain
-from minding.configs.names import check_one_algorithm
 from minding.engine.chain.task import Task
 from minding.engine.checkpoint import Checkpoint, read_manifest, resumable_checkpoints, use_checkpoint, use_newest
 from minding.engine.config.compiler import RUN_SCHEMA, Overrides, load_config, setting_paths
@@ -137,9 +136,7 @@ class Agent:
         **keys: object,
     ) -> None:
         said = Overrides(settings)
-        if isinstance(what, str):
-            check_one_algorithm(what, said)
-        user = load_named(what) if isinstance(what, str) else _settings_of(what)
+        user = load_named(what, said) if isinstance(what, str) else _settings_of(what)
         if env is not None:
             given = user.env if "env" in user else {}
             kept = {key: value for key, value in given.items() if key not in ("env_id", "env_kwargs")}

@@ -104,6 +104,7 @@ def _play(
     """Plays with the agent of one run, prints the results and returns the mean."""
     from minding import training
     from minding.engine.paths import absolute
+    from minding.engine.run.run_summary import opponent_of
     from minding.training.evaluation import Evaluation
 
     played = training.evaluate(
@@ -121,10 +122,11 @@ def _play(
         for opponent, score in found.scores.items():
             echo(f"against {opponent} {score}")
         return statistics.fmean(returns)
-    spread = statistics.pstdev(returns)
+    spread, played_against = statistics.pstdev(returns), opponent_of(cfg)
     echo(
         f"{cfg.policy.type} on {cfg.env.env_id}: return {mean_and_spread(statistics.fmean(returns), spread)} "
         f"over {len(returns)} episodes, from {number(min(returns))} to {number(max(returns))}"
+        f"{f', against {played_against}' if played_against else ''}"
     )
     for name, mean in found.info.items():
         echo(f"mean {name} {mean:.4g}")
