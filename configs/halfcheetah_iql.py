@@ -4,20 +4,10 @@ Expected: an evaluation mean above BC's and above the mean of the data, 3,204, w
 at 4,813.
 """
 
-from easydict import EasyDict
+from minding.configs import halfcheetah_td3_bc, load_preset
 
-from minding.configs import halfcheetah_td3_bc
-
-main_config = EasyDict(
-    run=dict(max_train_iter=50_000),
-    env=dict(env_id="HalfCheetah-v5"),
-    policy=dict(
-        type="iql",
-        model=dict(normalize_obs=True),
-        eval=dict(freq=10_000),
-        # Made by the commands in `halfcheetah_td3_bc`.
-        other=dict(data="data/halfcheetah_medium_final"),
-    ),
-)
+main_config = load_preset("halfcheetah_td3_bc")
+main_config.policy.type = "iql"
+del main_config.policy["learn"]
 
 proof = halfcheetah_td3_bc.proof

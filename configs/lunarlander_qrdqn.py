@@ -1,17 +1,7 @@
 """QR-DQN on LunarLander-v3: land between the flags (extra box2d)."""
 
-from easydict import EasyDict
+from minding.configs import load_preset
 
-main_config = EasyDict(
-    run=dict(max_env_step=400_000, target=200.0),
-    env=dict(env_id="LunarLander-v3"),
-    policy=dict(
-        type="qrdqn",
-        model=dict(hidden=[256, 256], normalize_obs=False),
-        # With half the learning rate and tau of 0.005 three of five seeds reach 200.
-        learn=dict(anneal_lr=True, update_per_collect=16, nstep=3, target=dict(kind="soft", tau=0.01), warmup=5_000),
-        collect=dict(n_sample=64),
-        eval=dict(freq=25_000, n_episode=20),
-        other=dict(eps=dict(end=0.02, decay=80_000), buffer_size=200_000),
-    ),
-)
+# With half the learning rate and tau of 0.005 three of five seeds reach 200.
+main_config = load_preset("lunarlander_dqn")
+main_config.policy.type = "qrdqn"

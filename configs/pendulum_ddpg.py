@@ -1,16 +1,6 @@
 """DDPG on Pendulum-v1: swing a pendulum up and hold it, one continuous torque."""
 
-from easydict import EasyDict
+from minding.configs import load_preset
 
-main_config = EasyDict(
-    run=dict(max_env_step=20_000, target=-200.0),
-    env=dict(env_id="Pendulum-v1", collector_env_num=1),
-    policy=dict(
-        type="ddpg",
-        model=dict(normalize_obs=False),
-        learn=dict(update_per_collect=1),
-        collect=dict(n_sample=1, random_steps=1_000),
-        eval=dict(freq=2_500, n_episode=20),
-        other=dict(buffer_size=50_000),
-    ),
-)
+main_config = load_preset("pendulum_td3")
+main_config.policy.type = "ddpg"

@@ -1,19 +1,9 @@
 """DroQ on Pendulum-v1: swing a pendulum up and hold it, REDQ's steps with two critics that drop units."""
 
-from easydict import EasyDict
+from minding.configs import load_preset
 
-main_config = EasyDict(
-    run=dict(max_env_step=5_000, target=-200.0),
-    env=dict(env_id="Pendulum-v1", collector_env_num=1),
-    policy=dict(
-        type="redq",
-        # Hiraoka et al., 2021, https://arxiv.org/abs/2110.02034, section 3 and appendix: the rate for small tasks.
-        model=dict(hidden=[64, 64], n_critics=2, norm="critics", dropout=0.01, normalize_obs=False),
-        learn=dict(learning_rate=1e-3, update_per_collect=20, warmup=500),
-        collect=dict(n_sample=1, random_steps=500),
-        eval=dict(freq=1_000, n_episode=20),
-        other=dict(buffer_size=50_000),
-    ),
-)
+main_config = load_preset("pendulum_redq")
+# Hiraoka et al., 2021, https://arxiv.org/abs/2110.02034, section 3 and appendix: the rate for small tasks.
+main_config.policy.model.update(n_critics=2, norm="critics", dropout=0.01)
 
 proof = dict(seeds=3)

@@ -4,23 +4,10 @@ Expected: its predators touch the prey of DDPG more often than DDPG's predators 
 often than random play does; `python -m proofs.tag_crossplay` lets them play against each other.
 """
 
-from easydict import EasyDict
+from minding.configs import load_preset
 
-main_config = EasyDict(
-    run=dict(max_env_step=300_000),
-    env=dict(
-        env_id="mpe2/simple_tag_v3",
-        env_kwargs=dict(max_cycles=25, continuous_actions=False),
-        normalize_reward=True,
-        reward_gamma=0.95,
-    ),
-    policy=dict(
-        type="maddpg",
-        # As simple_spread_maddpg.
-        model=dict(hidden=[128, 128]),
-        learn=dict(learning_rate=2e-3, anneal_lr=True, tau=0.03),
-        eval=dict(freq=50_000, n_episode=40),
-    ),
-)
+main_config = load_preset("simple_spread_maddpg")
+main_config.run.update(max_env_step=300_000, target=None)
+main_config.env.env_id = "mpe2/simple_tag_v3"
 
 proof = dict(target=None, seeds=1)

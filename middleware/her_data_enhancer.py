@@ -9,6 +9,7 @@ import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.config.config import Config
+from minding.engine.data.obs_trees import nested
 from minding.engine.data.rollout_joins import OpenEpisodes
 from minding.engine.errors import EnvError, ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
@@ -234,23 +235,14 @@ def _ask(rule: Callable[..., Any], form: str, achieved: Goal, desired: Goal, inf
     return np.array([rule(_nested(_rows(achieved, n)), _nested(_rows(desired, n)), dicts[n]) for n in range(count)])
 
 
+def _nested(goal: Goal) -> Any:
+    """The goal as the environment has it: an array, or a dict of arrays and further dicts."""
+    return nested({part.removeprefix("."): values for part, values in goal.items()})
+
+
 def _count(goal: Goal) -> int:
     return len(next(iter(goal.values())))
 
 
 def _rows(values: Mapping[str, Array], rows: Any) -> dict[str, Array]:
     return {name: array[rows] for name, array in values.items()}
-
-
-def _nested(goal: Goal) -> Any:
-    """The goal as the environment has it: an array, or a dict of arrays and further dicts."""
-    if "" in goal:
-        return goal[""]
-    nested: dict[str, Any] = {}
-    for part, values in goal.items():
-        *above, last = part.removeprefix(".").split(".")
-        inner = nested
-        for key in above:
-            inner = inner.setdefault(key, {})
-        inner[last] = values
-    return nested

@@ -49,17 +49,22 @@ def leaves(tree: Tree) -> tuple[tuple[str, Any], ...]:
 
 def unflatten(items: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Tree:
     """Inverse of `leaves`: the path ``''`` alone gives the plain leaf, dotted paths give nested trees."""
-    pairs = dict(items)
+    found = nested(dict(items))
+    return _fast_tree(found) if isinstance(found, dict) else found
+
+
+def nested(pairs: Mapping[str, Any]) -> Any:
+    """As `unflatten`, but nested dicts in place of trees."""
     if set(pairs) == {""}:
         return pairs[""]
-    nested: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for path, leaf in pairs.items():
         *parents, last = path.split(".")
-        node = nested
+        node = found
         for name in parents:
             node = node.setdefault(name, {})
         node[last] = leaf
-    return _fast_tree(nested)
+    return found
 
 
 def from_nested(value: Any) -> Tree:
