@@ -1,22 +1,8 @@
 """PPG on Pendulum-v1: swing a pendulum up and hold it, one continuous torque."""
 
-from easydict import EasyDict
+from minding.configs import load_preset
 
-main_config = EasyDict(
-    run=dict(max_env_step=200_000, target=-250.0),
-    env=dict(env_id="Pendulum-v1", reward_gamma=0.9),
-    policy=dict(
-        type="ppg",
-        learn=dict(
-            learning_rate=1e-3,
-            n_epoch=8,
-            n_minibatch=32,
-            aux_freq=8,
-            # The pendulum falls within a second: a short horizon is enough and learns faster.
-            gamma=0.9,
-            anneal_lr=True,
-        ),
-        collect=dict(n_sample=2048),
-        eval=dict(freq=20_000, n_episode=20),
-    ),
-)
+main_config = load_preset("pendulum_ppo")
+main_config.policy.type = "ppg"
+main_config.policy.learn.update(n_epoch=8, aux_freq=8)
+del main_config.policy.learn["value_clip"]
