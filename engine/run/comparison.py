@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.config.options import plain, setting_at
+from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
 from minding.engine.run.aggregates import Estimate, aggregate, improvements, performance_profile, thresholds_of
 from minding.engine.run.curves import EVAL_RETURN, LEAST_SEEDS, read_each, series, settings_of
@@ -73,8 +74,19 @@ def _opened(path: Path) -> tuple[RunDir, Mapping[str, Any]]:
 
 
 def seeds_of(runs: Sequence[ComparedRun]) -> list[list[ComparedRun]]:
-    """The configurations among the runs of which several seeds were evaluated, each with its best run first."""
-    return [sorted(group, key=value_of, reverse=True) for group in _by_configuration(runs) if len(group) > 1]
+    """The configurations among the runs of which several seeds were evaluated, each with its best run first.
+
+    Of two runs with the same settings and seed, the last by name counts, here and in `score_table`; a warning names the
+    other one.
+    """
+    groups = _by_configuration(runs)
+    counted = {id(run) for group in groups for run in group}
+    for run in runs:
+        if run.evaluation is not None and id(run) not in counted:
+            console_logger().warning(
+                "left out over seeds and in scores: %s: a later run has its settings and seed %s", run.path, run.seed
+            )
+    return [sorted(group, key=value_of, reverse=True) for group in groups if len(group) > 1]
 
 
 Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
@@ -104,7 +116,7 @@ def tables_over_seeds(groups: Mapping[str, Sequence[float]], number: Callable[[f
 
 
 def _by_configuration(runs: Sequence[ComparedRun]) -> list[list[ComparedRun]]:
-    """The evaluated runs by configuration; of two runs with the same settings and seed, the last by name counts."""
+    """The evaluated runs by configuration, one for each seed, see `seeds_of`."""
     groups: dict[tuple[str, str], dict[str, ComparedRun]] = {}
     for run in runs:
         if run.evaluation is None:

@@ -183,10 +183,11 @@ def mean_curve(
 
 
 def read_each(paths: Iterable[str | os.PathLike[str]], read: Callable[[Path], T], what: str) -> list[T]:
-    """The results of `read` for the run folders, and for each run in a folder of seeds. A folder that cannot be read is
-    left out with a warning; `what` says what it should hold."""
+    """The results of `read` for the run folders, and for each run in a folder of seeds, once for each. A folder that
+    cannot be read is left out with a warning; `what` says what it should hold."""
     runs, errors = [], []
-    for path in itertools.chain.from_iterable(map(run_folders, paths)):
+    found = {path.absolute(): path for path in itertools.chain.from_iterable(map(run_folders, paths))}
+    for path in found.values():
         try:
             runs.append(read(path))
         except ConfigError as error:

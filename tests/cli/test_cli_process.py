@@ -13,7 +13,7 @@ import pytest
 from minding.cli import run
 from minding.engine import Config, OnlineRLContext, RunDir
 from minding.engine.chain.lanes import WorkerStatus
-from minding.engine.checkpoint import newest_checkpoint
+from minding.engine.checkpoint import newest_checkpoint, save_checkpoint
 from minding.engine.run.status import StatusFile
 from minding.policies import kernels
 
@@ -207,7 +207,9 @@ def test_status_shows_where_a_run_is_and_its_process(tmp_path, capsys, monkeypat
     run(["status", str(run_dir.path)])
     out = capsys.readouterr().out
     assert re.search(rf"gone: process {os.getpid()} on .* no longer runs; last report 20.* UTC \(0 s ago\); ", out)
-    assert f"minding resume {run_dir.path} continues the run" in out
+    assert f"without a checkpoint; minding train {run_dir.path}/config.yaml starts it again" in out
+    save_checkpoint(run_dir.checkpoints / "iter_48", {}, {"train_iter": 48})
+    assert f"; minding resume {run_dir.path} continues the run" in printed("status", run_dir.path)
     file.write(ctx, 100_000, [worker], "failed", "ValueError: broken")
     run(["status", str(run_dir.path)])
     out = capsys.readouterr().out

@@ -219,8 +219,9 @@ def _final_return(run: RunDir) -> float:
 def export(run: str, file_format: str, ckpt: str | None, model: str | None, out: str | None, trust: bool) -> None:
     """Write an agent to one file that acts without minding.
 
-    The file takes raw observations and returns the actions of the agent of the run folder RUN, without exploration.
-    FILE.json describes its inputs and outputs; `minding docs export` says how to load it.
+    The file takes raw observations, Discrete values counted from 0, and returns the actions of the agent of the run
+    folder RUN, without exploration. FILE.json describes its inputs and outputs; `minding docs export` says how to load
+    it.
     """
     with bad_input():
         from minding.configs import compile_saved

@@ -12,6 +12,7 @@ from minding.cli.common import COUNT, RunFolder, bad_input, command, echo, line,
 
 if TYPE_CHECKING:
     from minding.engine.chain.lanes import WorkerStatus
+    from minding.engine.run.run_dir import RunDir
     from minding.engine.run.status import RunStatus
 
 
@@ -30,20 +31,24 @@ def status(run: str) -> None:
         folders = [RunDir.open(each) for each in run_folders(run)]
         # In a folder of seeds some runs may not have begun.
         begun = [folder for folder in folders if len(folders) == 1 or folder.status.exists()]
-        found = [(folder.path, read_status(folder.status)) for folder in begun]
-    for path, each in found:
-        _print_status(line(path), each)
+        found = [(folder, read_status(folder.status)) for folder in begun]
+    for folder, each in found:
+        _print_status(folder, each)
     for folder in folders:
         if folder not in begun:
             echo(f"{line(folder.path)}: has not started")
 
 
-def _print_status(path: str, status: RunStatus) -> None:
+def _print_status(folder: RunDir, status: RunStatus) -> None:
     from minding.engine.chain.context import UNITS
 
+    path = line(folder.path)
+    again = f"minding resume {path} continues the run"
+    if folder.resume is None:
+        again = f"without a checkpoint; minding train {path}/{folder.config.name} starts it again"
     steps = f"{status.clock:,} of {status.limit:,} {UNITS[status.unit]}"
     learned = f", gradient step {status.train_iter:,}" if status.train_iter and status.unit != "train_iter" else ""
-    echo(f"{path}: {_state(path, status)}")
+    echo(f"{path}: {_state(status, again)}")
     echo(f"  iteration {status.iteration:,}, {steps}{learned}")
     if status.workers:
         header = ("worker", "is", "on", "does", "weights", "backlog", "waited", "restarts")
@@ -59,8 +64,8 @@ def _runs(status: RunStatus) -> bool | None:
     return status.state == "running" and runs(status.pid, status.node, status.born)
 
 
-def _state(path: str, status: RunStatus) -> str:
-    """A text about the current state of the run."""
+def _state(status: RunStatus, again: str) -> str:
+    """A text about the current state of the run; `again` says what to do if its process is gone."""
     who, when = f"process {status.pid} on {line(status.node)}", _when(status.written)
     if status.state != "running":
         return f"{status.state} ({line(status.reason)}), {when}"
@@ -68,7 +73,7 @@ def _state(path: str, status: RunStatus) -> str:
     if alive is None:
         return f"running at its last report, {when}; {who} is not visible from this machine"
     if not alive:
-        return f"gone: {who} no longer runs; last report {when}; minding resume {path} continues the run"
+        return f"gone: {who} no longer runs; last report {when}; {again}"
     return f"running, {who}; last report {when}"
 
 

@@ -51,7 +51,7 @@ def test_a_setting_is_compared_among_algorithms_that_have_it():
     assert [each.get("policy.learn.a") for each in differing_settings([ppo, other, dqn])] == [1, 2, None]
 
 
-def test_configurations_are_compared_over_their_seeds(tmp_path, capsys):
+def test_configurations_are_compared_over_their_seeds(tmp_path, capsys, caplog):
     def seed(name, number, value, gamma):
         figures = {**FIGURES, "eval_return": value, "eval_std": 1.5, "n_eval_episodes": 100}
         rows = "env_step,eval/return_mean\n1024,25.0\n"
@@ -63,8 +63,12 @@ def test_configurations_are_compared_over_their_seeds(tmp_path, capsys):
     runs += [seed("b0", 0, 40.0, 0.99), seed("b1", 1, 50.0, 0.99), seed("b1-again", 1, 52.0, 0.99)]
     runs += [seed(f"c{number}", number, value, 0.95) for number, value in enumerate((15.0, 20.0, 20.0))]
     runs.append(seed("d0", 0, 5.0, 0.8))
-    assert run(["compare", *map(str, runs), "--scores", str(tmp_path / "scores.json")]) == 0
-    over_seeds, improvement, profile = capsys.readouterr().out.partition("Over seeds")[2].split("\n\n")
+    # The first is given twice, and counts once.
+    assert run(["compare", *map(str, runs), f"{runs[0]}/", "--scores", str(tmp_path / "scores.json")]) == 0
+    out = capsys.readouterr().out
+    assert out.count("a0  ") == 1
+    assert caplog.messages == [f"left out over seeds and in scores: {runs[4]}: a later run has its settings and seed 1"]
+    over_seeds, improvement, profile = out.partition("Over seeds")[2].split("\n\n")
     # Of three seeds, the ends of the interval are the lowest and the highest; two have none, and one has no row.
     span = ["30.0", "[10.0,", "60.0]", "(range)"]
     assert [row.split() for row in over_seeds.splitlines()[2:]] == [
