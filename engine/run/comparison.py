@@ -180,7 +180,7 @@ def value_of(run: ComparedRun) -> float:
 def best_of(runs: Sequence[ComparedRun]) -> dict[str, ComparedRun]:
     """By environment, the run with the highest final evaluation; environments with a single run are left out, and those
     with several seeds of a configuration, the highest of which is not the result."""
-    best, over_seeds = {}, {group[0].env_id for group in seeds_of(runs)}
+    best, over_seeds = {}, {group[0].env_id for group in _by_configuration(runs) if len(group) > 1}
     for env_id in dict.fromkeys(run.env_id for run in runs if run.env_id not in over_seeds):
         judged = [run for run in runs if run.env_id == env_id and run.evaluation is not None]
         if len(judged) > 1:
